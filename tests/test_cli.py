@@ -849,7 +849,7 @@ def test_swapped_files_are_recognised_by_their_content(adk, tmp_path, run):
         (["msd", "--fit-range", "1", "2nm"], "--fit-range: expected a time such as 100 (ps) or "),
         (["rdf", "--nbins", "1.5"], "--nbins: expected a whole number, found '1.5' ("),
         (["rdf", "--nbins", "0"], "--nbins: expected at least 1, found 0 ("),
-        (["rmsd", "a.psf", "a.dcd", "--json"], "no option --json (paceline rmsd --help explains)"),
+        (["rmsd", "a.psf", "a.dcd", "--jsan"], "no option --jsan: did you mean --json?"),
         (["--step=10", "rmsd", "a.psf", "a.dcd"], 'as in "paceline rmsd --step=10"'),
         (["--step", "10", "rmsd", "a.psf", "a.dcd"], "--step stands before the command: put opt"),
         (["--select=name CA", "rmsd"], "as in \"paceline rmsd '--select=name CA'\""),

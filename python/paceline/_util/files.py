@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 
 from paceline._util.os_calls import NO_LINK
 from paceline._util.signals import Stopping
-from paceline.errors import UnsupportedError, UnwritableError
+from paceline.errors import UnsupportedError, UnwritableError, with_hint
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINK
 #: Error handler for file names that are not valid UTF-8; Python's standard error uses it too.
@@ -409,19 +409,28 @@ def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
     """
     check_local(path)
     if os.path.isdir(path):
-        raise IsADirectoryError(f"{os.fspath(path)} is a folder: give the name of a file")
+        raise _about(path, IsADirectoryError(" is a folder"), "give the name of a file")
     check_regular(path)
     if not overwrite and os.path.lexists(path):
-        raise FileExistsError(
-            f"{os.fspath(path)} exists: it is replaced only with overwrite=True (--overwrite)"
-        )
+        hint = "it is replaced only with overwrite=True (--overwrite)"
+        raise _about(path, FileExistsError(" exists"), hint)
     folder = (_target(path) if os.path.islink(path) else Path(path)).parent
     if not folder.is_dir():
-        raise FileNotFoundError(f"{os.fspath(path)}: the folder {folder} does not exist")
+        raise _about(path, FileNotFoundError(f": the folder {folder} does not exist"))
     if not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-        raise PermissionError(
-            f"{os.fspath(path)}: the folder {folder} cannot be written to: name a file in another"
-        )
+        refused = PermissionError(f": the folder {folder} cannot be written to")
+        raise _about(path, refused, "name a file in another")
+
+
+def _about(path: str | os.PathLike, error: OSError, hint: str = "") -> OSError:
+    """Put a path before the message of an error, and what to do behind it, also as attributes.
+
+    Python sets the filename of an `OSError` only together with an error number, and then prints
+    another message.
+    """
+    error.args = (f"{os.fspath(path)}{error}",)
+    vars(error)["path"] = os.fspath(path)
+    return with_hint(error, hint, ": ") if hint else error
 
 
 def check_regular(path: str | os.PathLike) -> None:
@@ -431,9 +440,8 @@ def check_regular(path: str | os.PathLike) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise FileExistsError(
-            f"{os.fspath(path)} is a pipe or device, which is never replaced: name a regular file"
-        )
+        refused = FileExistsError(" is a pipe or device, which is never replaced")
+        raise _about(path, refused, "name a regular file")
 
 
 def check_distinct(*paths: str | os.PathLike | None) -> None:

@@ -1,13 +1,33 @@
-"""Progress of a run: a bar on a terminal or on request, otherwise a log line per minute."""
+"""Progress of a run: a bar on a terminal or on request, a log line per minute, or JSON lines."""
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Self
+
+#: Ways to show progress; the first is the default.
+PROGRESS = ("bar", "json", "none")
 
 #: Progress is shown only for runs longer than this, seconds.
 PATIENCE = 2.0
 #: Time between the lines of a log, seconds.
 LOG_INTERVAL = 60.0
+#: Time between JSON lines, seconds.
+JSON_INTERVAL = 0.5
+
+_shown_as: ContextVar[str] = ContextVar("way to show progress", default=PROGRESS[0])
+
+
+@contextmanager
+def shown_as(way: str) -> Iterator[None]:
+    """Show the progress of jobs that begin in this block in one of the ways of `PROGRESS`."""
+    token = _shown_as.set(way)
+    try:
+        yield
+    finally:
+        _shown_as.reset(token)
 
 
 class Progress:
@@ -27,9 +47,11 @@ class Progress:
     def __init__(self, total: int, *, unit: str = "frame", show: bool | None = None):
         self._total = total
         self._unit = unit
-        self._show = show is not False
-        self._asked = show is True
-        self._pass = ""
+        way = _shown_as.get()
+        self._json = way == "json" and show is not False
+        self._show = show is not False and way == "bar"
+        self._asked = show is True and way == "bar"
+        self._pass, self._run, self._n_runs = "", 1, 1
         self._before = self._done = 0
         self._begin = self._start = self._logged = time.monotonic()
         self._bar: Any = None
@@ -37,7 +59,21 @@ class Progress:
     def __enter__(self) -> Self:
         if self._asked or (self._show and sys.stderr.isatty()):
             self._bar = self._new_bar()
+        self._write_json(self._begin)
         return self
+
+    def _write_json(self, now: float) -> None:
+        """Write the state as a JSON line, if such lines are wanted."""
+        if not self._json:
+            return
+        import json  # deferred: few runs need it
+
+        self._logged = now
+        state = {
+            **{"unit": self._unit, "done": self._done, "total": self._total},
+            **{"run": self._run, "runs": self._n_runs, "seconds": round(now - self._begin, 3)},
+        }
+        print(json.dumps({"progress": state}), file=sys.stderr, flush=True)
 
     def _new_bar(self) -> object:
         # Deferred: the import takes longer than many runs.
@@ -55,6 +91,7 @@ class Progress:
     def begin_pass(self, number: int, n_passes: int, total: int) -> None:
         """Start the next pass, which has its own count, rate and remaining time."""
         self._pass, self._total = f"pass {number} of {n_passes}", total
+        self._run, self._n_runs = number, n_passes
         self._before = self._done = 0
         self._start = time.monotonic()
         if self._bar is not None:
@@ -81,7 +118,9 @@ class Progress:
         """Count more units as completed."""
         self._done += n
         now = time.monotonic()
-        if self._bar is not None:
+        if self._json and (now - self._logged >= JSON_INTERVAL or self._done == self._total):
+            self._write_json(now)
+        elif self._bar is not None:
             self._bar.update(n)
         elif self._show and self._done > self._before and now - self._logged >= LOG_INTERVAL:
             self._logged = now

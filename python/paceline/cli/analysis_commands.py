@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paceline._util.files import check_distinct, check_output, saved_together
+from paceline.cli.documents import AnalysisDocument
 from paceline.cli.options import (
     TABLE_ENDINGS,
     add_analysis_arguments,
     add_figure_arguments,
     add_frame_arguments,
+    add_json_argument,
     add_system_arguments,
     add_transform_arguments,
     add_worker_arguments,
@@ -290,6 +292,7 @@ def add_align(commands: Commands) -> CommandParser:
     add("--rmsd", type=Path, metavar="FILE", help=f"table of RMSDs (Å): {TABLE_ENDINGS}")
     add("--plot", type=Path, metavar="FILE", help="draw the RMSDs: .png, .svg, .pdf")
     add("--overwrite", action="store_true", help="replace files that exist")
+    add_json_argument(parser.section("output"), AnalysisDocument)
     add_figure_arguments(parser)
     add_worker_arguments(parser)
     parser.set_defaults(run=run_align)
@@ -302,6 +305,7 @@ def run_align(args: argparse.Namespace) -> None:
     from paceline.cli.analysis_steps import (
         check_outputs,
         check_report,
+        print_analysis,
         reference_at,
         run_analysis,
         save_figure,
@@ -331,7 +335,10 @@ def run_align(args: argparse.Namespace) -> None:
             save_figure(args, analysis.results)
         save_report(args, analysis.timings)
     say_results(analysis.results, args.rmsd, args.plot, args.report)
-    print(args.output)
+    if args.json:
+        print_analysis(args.command, analysis, args.output, args.rmsd, args.plot, args.report)
+    else:
+        print(args.output)
 
 
 PARSERS: dict[str, Callable[[Commands], CommandParser]] = {

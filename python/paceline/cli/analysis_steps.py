@@ -25,7 +25,19 @@ from paceline.analysis.chosen_frames import times_of
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.analysis.table import rounding_of
 from paceline.checkpoint import Checkpoint
-from paceline.cli.answer import STDOUT, say, say_battery, say_results, say_update, show_table
+from paceline.cli.answer import (
+    STDOUT,
+    files_of,
+    json_of_battery,
+    json_of_frames,
+    json_of_results,
+    json_of_timings,
+    say,
+    say_battery,
+    say_results,
+    say_update,
+    show_table,
+)
 from paceline.cli.command_line import in_options
 from paceline.cli.options import (
     Bound,
@@ -33,11 +45,12 @@ from paceline.cli.options import (
     figure_options,
     given_arguments,
     hdf5_options,
+    print_json,
 )
 from paceline.contract.declaration import ON_STRUCTURE
 from paceline.contract.figure_options import OF_ALL, FigureOptions
 from paceline.contract.source import FrameInterval
-from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
+from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn, with_hint
 from paceline.performance.figure_style import check_style
 from paceline.performance.number_format import many
 from paceline.trajectory.growth import wait_for_frame
@@ -94,6 +107,10 @@ def further_files(args: argparse.Namespace) -> dict[str, Path]:
 
 def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[str] = ()) -> None:
     """Raise an error if the table or the figure cannot be written; `files` are other extensions."""
+    if args.json and table == STDOUT:
+        raise UnsupportedError(
+            "-o - and --json both print to standard output: give -o the name of a file"
+        )
     if table not in (None, STDOUT):
         check_ending(table, files)
         check_output(table, overwrite=args.overwrite)
@@ -216,13 +233,13 @@ def select_nonempty(universe: Any, text: str, *, updating: bool = False) -> Any:
         if "coordinates" in str(error):  # a selection by distance needs coordinates
             check_positions(universe.trajectory, repr(text))
         # MDAnalysis raises this if, for example, the topology has no residue names.
-        raise SelectionError(
-            f"{text!r} needs an attribute that the topology lacks ({error}): use another "
-            "--select, such as all, or another topology"
-        ) from None
+        lacking = SelectionError(f"{text!r} needs an attribute that the topology lacks ({error})")
+        hint = "use another --select, such as all, or another topology"
+        raise with_hint(lacking, hint, ": ") from None
     if len(atoms) == 0 and not updating:
-        advice = ", the default: set --select" if isinstance(text, DefaultSelection) else ""
-        raise SelectionError(f"no atoms match {str(text)!r}{advice}")
+        none = SelectionError(f"no atoms match {str(text)!r}")
+        is_default = isinstance(text, DefaultSelection)
+        raise with_hint(none, "set --select", ", the default: ") if is_default else none
     return atoms
 
 
@@ -346,10 +363,23 @@ def run_and_report(args: argparse.Namespace, analysis: "AnalysisBase") -> None:
         further, failed, left_out = _write_results(args, analysis, finish)
     paths = (args.output, args.plot, args.structures, *further, args.report)
     say_results(analysis.results, *paths, left_out=left_out)
+    if args.json:
+        print_analysis(args.command, analysis, *paths)
     if error is not None:
         raise error
     if failed is not None:
         raise UnsupportedError(f"{failed}; all other results are written") from failed
+
+
+def print_analysis(command: str, analysis: "AnalysisBase", *paths: Path | None) -> None:
+    """Print the results of an analysis as JSON; `paths` are the written files."""
+    print_json(
+        command,
+        **json_of_results(analysis.results),
+        left_out_frames=json_of_frames(analysis.damaged),
+        timings=json_of_timings(analysis.timings),
+        written=files_of(*paths),
+    )
 
 
 def _write_results(
@@ -445,7 +475,13 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
             battery.save(args.output, overwrite=args.overwrite, **_common_figure_options(args))
             save_report(args, battery.timings)
     say_battery(battery, args.report)
-    print(args.output / "index.html")
+    page = args.output / "index.html"
+    if args.json:
+        made = [path for path in outputs if path.exists()]
+        facts = {"folder": args.output, "page": page, **json_of_battery(battery)}
+        print_json(args.command, **facts, written=files_of(*made, args.report))
+    else:
+        print(page)
     if error is not None:
         raise error
 
@@ -660,7 +696,7 @@ def save_results(args: argparse.Namespace, results: "Results", *, shows_table: b
     if args.output not in (None, STDOUT):
         results.save(args.output, overwrite=args.overwrite)
         return ""
-    if not shows_table:
+    if args.json or not shows_table:
         return ""
     with contextlib.suppress(BrokenPipeError):  # the reader of the pipe has stopped reading
         if args.output is None and sys.stdout.isatty():

@@ -1,11 +1,27 @@
-"""Output of analysis commands: messages on stderr, and the table on a terminal."""
+"""Output of analysis commands: messages on stderr, the table on a terminal, and JSON."""
 
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from paceline.analysis.results import shown_cell
+from paceline.analysis.table import Table, name_and_unit
+from paceline.analysis.table_verdicts import verdicts_with_angles
+from paceline.cli.documents import (
+    MOST_DESCRIBED,
+    Column,
+    DifferenceOfGroups,
+    GroupMean,
+    LeftOutFrame,
+    MeanOfSeries,
+    TableShape,
+    Timing,
+)
 from paceline.contract.declaration import ON_STRUCTURE
 from paceline.performance.number_format import aligned, many, shortened
 
@@ -13,7 +29,9 @@ if TYPE_CHECKING:
     from paceline.analysis.battery import Battery
     from paceline.analysis.replicas import Replicas
     from paceline.analysis.results import Results
+    from paceline.analysis.table_verdicts import SeriesVerdict
     from paceline.live_runner import Update
+    from paceline.timing import Timings
 
 #: Value of -o that prints the whole table to stdout.
 STDOUT = Path("-")
@@ -59,12 +77,17 @@ def say_update(update: "Update") -> None:
     say(f"{update}" if update.ended else f"{update}; Ctrl-C ends with all results")
 
 
-def _say_files(*paths: Path | None) -> None:
+def files_of(*paths: Path | None) -> list[Path]:
+    """Return the files among output options, with the PDB files that belong to scripts."""
     written = [path for path in paths if path is not None and path != STDOUT]
     for path in list(written):
         if path.suffix.lower() in ON_STRUCTURE and (pdb := path.with_suffix(".pdb")) not in written:
             written.insert(written.index(path) + 1, pdb)
-    if written:
+    return written
+
+
+def _say_files(*paths: Path | None) -> None:
+    if written := files_of(*paths):
         say(f"wrote {', '.join(map(str, written))}")
 
 
@@ -98,3 +121,151 @@ def show_table(results: "Results") -> str:
     if not parts:
         return ""
     return f"{' and '.join(parts)} not shown: -o FILE.csv saves the table, -o - prints all of it"
+
+
+def json_of_results(results: "Results") -> dict[str, object]:
+    """Convert what the command says about results to JSON values."""
+    table, means = results.table, list[MeanOfSeries]()
+    if table is not None:
+        for title, one in table.means(table.answering[:MOST_DESCRIBED]).items():
+            means.append(
+                {
+                    "series": title,
+                    "unit": name_and_unit(title)[1],
+                    "mean": one.mean,
+                    "interval": (one.mean - one.interval, one.mean + one.interval),
+                    "error": one.error,
+                    "block_error": one.block_error,
+                    "n_values": one.n_values,
+                    "n_independent": one.n_independent,
+                    "converged": bool(one.converged),
+                }
+            )
+    verdicts = verdicts_with_angles(table) if table is not None else {}
+    return {
+        "analysis": results.provenance.get("analysis"),
+        "provenance": results.provenance,
+        "table": None if table is None else _shape_of(table),
+        "means": means,
+        "sampling": json_of_verdicts(verdicts),
+        "findings": [{"name": name, "text": text} for name, text in results.findings.items()],
+        "summary": results.summary(),
+    }
+
+
+def _shape_of(table: Table) -> TableShape:
+    """Describe rows and columns of a table."""
+    columns: list[Column] = []
+    for title in [*table.columns][:MOST_DESCRIBED]:
+        values = np.asarray(table.columns[title])
+        known = values[np.isfinite(values)] if values.dtype.kind in "iufb" else values[:0]
+        name, unit = name_and_unit(title)
+        low, high = (float(known.min()), float(known.max())) if len(known) else (None, None)
+        columns.append(
+            {
+                "title": title,
+                "name": name,
+                "unit": unit,
+                "type": values.dtype.name,
+                "minimum": low,
+                "maximum": high,
+            }
+        )
+    rows = max(map(len, table.columns.values()), default=0)
+    return {"rows": rows, "n_columns": len(table.columns), "columns": columns}
+
+
+def json_of_verdicts(found: "Mapping[str, SeriesVerdict]") -> list[dict[str, object]]:
+    """Convert verdicts on series, by name, to JSON values."""
+    return [
+        {"series": name, "unit": one.unit.strip(), "time_title": one.x_title, **asdict(one.found)}
+        for name, one in found.items()
+    ]
+
+
+def json_of_timings(timings: "Timings") -> Timing:
+    """Convert the times of a run to JSON values."""
+    return {
+        "backend": timings.backend,
+        "workers": timings.n_workers,
+        "frames": timings.n_frames,
+        "seconds": timings.t_total,
+        "topology_s": timings.t_init_top,
+        "trajectory_s": timings.t_init_traj,
+        "collecting_s": timings.t_comm,
+    }
+
+
+def json_of_frames(damaged: Sequence[tuple[int, str]]) -> list[LeftOutFrame]:
+    """Convert frames that a run left out to JSON values."""
+    return [{"frame": int(frame), "reason": reason} for frame, reason in damaged]
+
+
+def json_of_battery(battery: "Battery | Replicas") -> dict[str, object]:
+    """Convert the results of a battery, or of replicas in groups, to JSON values."""
+    from paceline.analysis.battery import Battery
+
+    analyses: list[dict[str, object]] = []
+    means: list[GroupMean] = []
+    differences: list[DifferenceOfGroups] = []
+    if isinstance(battery, Battery):
+        left_out = battery.left_out
+        for name, one in battery.shown.items():
+            facts = json_of_results(one.results)
+            analyses.append({"name": name, "group": None, "replica": None, **facts})
+    else:
+        left_out = {key: why for one in battery.batteries for key, why in one.left_out.items()}
+        for (group, replica, name), one in battery.analyses.items():
+            facts = json_of_results(one.results)
+            analyses.append({"name": name, "group": group, "replica": replica, **facts})
+        means, differences = _json_of_groups(battery)
+    return {
+        "analyses": analyses,
+        "left_out_analyses": [{"name": name, "reason": why} for name, why in left_out.items()],
+        "left_out_frames": json_of_frames(battery.damaged),
+        "group_means": means,
+        "differences": differences,
+        "summary": battery.summary(),
+        "timings": json_of_timings(battery.timings),
+    }
+
+
+def _json_of_groups(replicas: "Replicas") -> tuple[list[GroupMean], list[DifferenceOfGroups]]:
+    """Convert the means of groups of replicas, and their differences, to JSON values."""
+    means: list[GroupMean] = []
+    differences: list[DifferenceOfGroups] = []
+    for name, of_series in replicas.means.items():
+        for title, of_groups in of_series.items():
+            unit = name_and_unit(title)[1]
+            for group, one in of_groups.items():
+                mean, half = float(one.mean), float(one.interval)
+                means.append(
+                    {
+                        "analysis": name,
+                        "series": title,
+                        "unit": unit,
+                        "group": group,
+                        "mean": mean,
+                        "interval": (mean - half, mean + half),
+                        "deviation": float(one.deviation),
+                        "n_replicas": int(one.n_replicas),
+                    }
+                )
+    for name, differing in replicas.differences.items():
+        for title, of_pairs in differing.items():
+            unit = name_and_unit(title)[1]
+            for groups, two in of_pairs.items():
+                value, half = float(two.difference), float(two.interval)
+                differences.append(
+                    {
+                        "analysis": name,
+                        "series": title,
+                        "unit": unit,
+                        "groups": groups,
+                        "difference": value,
+                        "interval": (value - half, value + half),
+                        "p_value": float(two.p_value),
+                        "detectable": float(two.detectable),
+                    }
+                )
+    return means, differences

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from paceline._core import __version__
@@ -29,7 +30,7 @@ from paceline._util.os_calls import cached_share_of_all, drop_from_cache, load_a
 from paceline._util.signals import Stopping
 from paceline.analysis.results import check_figure_ending
 from paceline.backends import make_backend
-from paceline.cli.options import figure_options
+from paceline.cli.options import figure_options, print_json
 from paceline.contract.figure_options import OF_MEASUREMENTS, FigureOptions, flag_of
 from paceline.errors import AnalysisError, UnsupportedError, WorkerError
 from paceline.performance.bench import (
@@ -132,7 +133,7 @@ def one_run(args: argparse.Namespace, begun: float) -> None:
 
     asked = json.loads(args.one_run)
     args.output = args.plot = args.checkpoint = args.report = None
-    args.timings, args.n_workers = False, None
+    args.timings, args.n_workers, args.json = False, None, False
     vars(args).update(vars(FigureOptions()))
     args.trajectory = asked["trajectory"] or args.trajectory
     # The launcher sets the number of ranks.
@@ -251,9 +252,14 @@ class Bench:
             )
 
     def show(self) -> None:
-        """Print the table, and draw the figures."""
-        table = table_for_people if sys.stdout.isatty() else table_for_programs
-        print(*table(self.runs), sep="\n", flush=True)
+        """Print the table or the JSON document, and draw the figures."""
+        written = [*([self._args.output] if self._args.output else []), *self._args.plot]
+        if self._args.json:
+            runs = [*map(asdict, self.runs)]
+            print_json("bench", title=self.title, runs=runs, written=written)
+        else:
+            table = table_for_people if sys.stdout.isatty() else table_for_programs
+            print(*table(self.runs), sep="\n", flush=True)
         if self._args.plot:
             from paceline.performance.scaling_figures import draw_runs, save_figure
 

@@ -16,12 +16,15 @@ from pathlib import Path
 from paceline._core import __version__
 from paceline._util.files import check_local, is_stream
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, INTERRUPTED, launched
-from paceline.cli.parser import CommandParser, resolve_files
+from paceline._util.progress import PROGRESS, shown_as
+from paceline.cli.documents import Answer, ErrorFacts, failure_of, wrong_arguments
+from paceline.cli.parser import CommandParser, WrongArguments, resolve_files
 from paceline.contract.catalogue import PAGES, catalogue
 from paceline.errors import (
     AtomCountError,
     PacelineError,
     PacelineWarning,
+    Terminated,
     UnsupportedError,
     needs_mdanalysis,
     without_script_advice,
@@ -97,8 +100,9 @@ def _groups() -> list[tuple[str, str, list[str]]]:
         ("Files", "file_commands", ["convert"]),
         ("", "frame_commands", ["frames"]),
         ("", "file_commands", ["repack", "split", "join", "validate", "index"]),
-        ("Running simulations", "live_commands", ["relay"]),
+        ("Running simulations", "serving_commands", ["relay"]),
         ("Speed", "performance_commands", ["report", "predict", "bench"]),
+        ("Programs and assistants", "serving_commands", ["schema"]),
     ]
 
 
@@ -158,37 +162,65 @@ def _main(argv: Sequence[str]) -> int:
     if not argv:
         parser.print_help()
         return 0
-    args = parser.parse_args(argv, argparse.Namespace(command_line=f"paceline {shlex.join(argv)}"))
-    status = 0
-    with warnings.catch_warnings():
-        warnings.showwarning = _Warnings(args.option_names).show
+    line = argparse.Namespace(command_line=f"paceline {shlex.join(argv)}")
+    try:
+        args = parser.parse_args(argv, line)
+    except WrongArguments as stop:
+        if "--json" in argv:
+            Answer(argv[0]).print(failure=wrong_arguments(stop.message, stop.program))
+        raise
+    answer, said = Answer(args.command), _Warnings(args.option_names)
+    with warnings.catch_warnings(), answer.kept(), shown_as(args.progress):
+        warnings.showwarning = said.show
         try:
-            _check_backend(args)
-            _resolve_addresses(args)
-            resolve_files(args)
-            if isinstance(output := vars(args).get("output"), Path):
-                check_local(output)
-            status = args.run(args) or 0
-            sys.stdout.flush()
+            status, failure = _run(args)
+        except Terminated as stop:
+            if args.json:
+                answer.print(said.texts, failure_of(stop, "ended by SIGTERM"))
+            raise
+        try:
+            answer.print(said.texts, failure if args.json else None)
         except BrokenPipeError:
-            _flush_or_discard_output()  # the reader of the pipe has stopped reading
-        except KeyboardInterrupt:
-            print("paceline: interrupted", file=sys.stderr)
-            return INTERRUPTED
-        except Exception as error:
             _flush_or_discard_output()
-            if isinstance(error, ModuleNotFoundError) and error.name == "MDAnalysis":
-                error = needs_mdanalysis("this command")
-            if args.debug:
-                import traceback
-
-                traceback.print_exc()
-            else:
-                print(f"paceline: error: {_one_line(error, args.option_names)}", file=sys.stderr)
-                for note in getattr(error, "__notes__", ()):
-                    print(f"paceline: {in_options(note, args.option_names)}", file=sys.stderr)
-            return _status(error)
     return status
+
+
+def _run(args: argparse.Namespace) -> tuple[int, ErrorFacts | None]:
+    """Run a command; return its exit status, and a description of its error."""
+    try:
+        _check_backend(args)
+        _resolve_addresses(args)
+        resolve_files(args)
+        if isinstance(output := vars(args).get("output"), Path):
+            check_local(output)
+        status = args.run(args) or 0
+        sys.stdout.flush()
+        return status, None
+    except BrokenPipeError:
+        _flush_or_discard_output()  # the reader of the pipe has stopped reading
+        return 0, None
+    except KeyboardInterrupt as stop:
+        print("paceline: interrupted", file=sys.stderr)
+        return INTERRUPTED, failure_of(stop, "interrupted")
+    except Exception as error:
+        _flush_or_discard_output()
+        if isinstance(error, ModuleNotFoundError) and error.name == "MDAnalysis":
+            error = needs_mdanalysis("this command")
+        message = _one_line(error, args.option_names)
+        notes = [in_options(note, args.option_names) for note in vars(error).get("__notes__", ())]
+        if args.debug:
+            import traceback
+
+            traceback.print_exc()
+        else:
+            print(f"paceline: error: {message}", file=sys.stderr)
+            for note in notes:
+                print(f"paceline: {note}", file=sys.stderr)
+        may_skip = vars(args).get("on_error") == "raise"
+        facts = failure_of(error, "; ".join([message, *notes]), may_skip=may_skip)
+        if facts["hint"] is not None:
+            facts["hint"] = in_options(facts["hint"], args.option_names)
+        return _status(error), facts
 
 
 def _check_backend(args: argparse.Namespace) -> None:
@@ -257,9 +289,17 @@ def _parser(names: Iterable[str] | None = None) -> CommandParser:
     for name in modules() if names is None else names:
         module = import_module(f"paceline.cli.{modules()[name]}")
         command = module.PARSERS[name](commands)
+        command.set_defaults(command=name)
         vars(commands._choices_actions[-1])["heading"] = headings.get(name, "")
         debug = "print the traceback of an error"
         command.section("other options").add_argument("--debug", action="store_true", help=debug)
+        progress = (
+            "bar: on a terminal after some seconds, otherwise a line per minute; json: a JSON line "
+            "on standard error each half second; none [%(default)s]"
+        )
+        command.section("other options").add_argument(
+            "--progress", choices=PROGRESS, default=PROGRESS[0], help=progress
+        )
         anonymous = "use no credentials for object stores and servers"
         command.section("other options").add_argument(
             "--anonymous", action="store_true", help=anonymous
@@ -344,7 +384,7 @@ class _Warnings:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
-        self._said: set[str] = set()
+        self.texts: list[str] = []
 
     def show(
         self, message: Warning | str, category: type[Warning], *place: object, **more: object
@@ -354,6 +394,7 @@ class _Warnings:
             text = "a cell of 1 × 1 × 1 Å is the placeholder in PDB files without a cell: left out"
         elif not issubclass(category, PacelineWarning):
             return
-        if text not in self._said:
-            self._said.add(text)
-            print(f"paceline: warning: {in_options(text, self._options)}", file=sys.stderr)
+        text = in_options(text, self._options)
+        if text not in self.texts:
+            self.texts.append(text)
+            print(f"paceline: warning: {text}", file=sys.stderr)

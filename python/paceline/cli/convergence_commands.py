@@ -2,12 +2,12 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline._util.files import check_distinct, check_output
+from paceline.cli.documents import ConvergenceDocument
 from paceline.cli.options import (
     add_figure_arguments,
     add_json_argument,
@@ -63,7 +63,7 @@ def add_convergence(commands: Commands) -> CommandParser:
         "otherwise linear]",
     )
     output = parser.section("output")
-    add_json_argument(output)
+    add_json_argument(output, ConvergenceDocument)
     endings = "figure of the series, with starts shaded: .png, .svg, .pdf"
     output.add_argument("--plot", type=Path, metavar="FILE", help=endings)
     output.add_argument("--overwrite", action="store_true", help="replace files that exist")
@@ -85,7 +85,7 @@ def run_convergence(args: argparse.Namespace) -> None:
     from paceline.analysis.saved_tables import read_saved
     from paceline.analysis.table import name_and_unit
     from paceline.analysis.table_verdicts import system_verdict
-    from paceline.cli.answer import say
+    from paceline.cli.answer import files_of, json_of_verdicts, say
 
     options = figure_options(args, args.plot)
     if args.plot is not None:
@@ -100,8 +100,8 @@ def run_convergence(args: argparse.Namespace) -> None:
     found = _of_replicas(tables, args) if args.replicas else _of_each(tables, args)
     answer = system_verdict({name_and_unit(name)[0]: one for name, one in found.items()})
     if args.json:
-        series = [{"series": name, **_as_json(one)} for name, one in found.items()]
-        print_json("convergence", series=series, answer=answer)
+        series, written = json_of_verdicts(found), files_of(args.plot)
+        print_json("convergence", series=series, answer=answer, written=written)
     else:
         print(format_verdicts(found))
         if answer:
@@ -208,15 +208,6 @@ def format_verdicts(found: "Mapping[str, SeriesVerdict]") -> str:
         needed = f"; {one.needed_text}" if one.needed_text else ""
         lines.append(f"{name}: {'; '.join(one.found.reasons)}{needed}")
     return "\n".join(lines)
-
-
-def _as_json(one: "SeriesVerdict") -> dict[str, object]:
-    """Return the fields of a verdict, with units."""
-    return {
-        **asdict(one.found),
-        "unit": one.unit.strip(),
-        "time_title": one.x_title,
-    }
 
 
 PARSERS = {"convergence": add_convergence}

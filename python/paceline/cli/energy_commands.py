@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from paceline._util.files import check_distinct, saved_together
-from paceline.cli.options import Bound, add_bound_arguments, add_output_arguments
+from paceline.cli.options import Bound, add_bound_arguments, add_output_arguments, print_json
 from paceline.cli.parser import CommandParser, Commands
 from paceline.errors import UnsupportedError
 
@@ -61,7 +61,7 @@ def run_energy(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.energies import read_energies
     from paceline.cli.analysis_steps import check_outputs, save_figure, save_results
-    from paceline.cli.answer import say, say_results
+    from paceline.cli.answer import files_of, json_of_results, say, say_results
     from paceline.trajectory.open import files_named
 
     paths = [path for name in args.energies for path in files_named(name)]
@@ -73,7 +73,7 @@ def run_energy(args: argparse.Namespace) -> None:
         energies = energies.select(*args.terms)
     results = energies.results
     results.provenance["command"] = args.command_line
-    if args.output is None and args.terms is None:
+    if args.output is None and args.terms is None and not args.json:
         if args.plot is not None:
             save_figure(args, results)
         print(format_energies(energies))
@@ -82,6 +82,9 @@ def run_energy(args: argparse.Namespace) -> None:
         left_out = save_results(args, results)
     say(f"read {results.provenance['files']}: {energies.span}")
     say_results(results, args.output, args.plot, left_out=left_out)
+    if args.json:
+        written = files_of(args.output, args.plot)
+        print_json("energy", **json_of_results(results), written=written)
 
 
 def within(energies: "Energies", begin: Bound, end: Bound) -> "Energies":

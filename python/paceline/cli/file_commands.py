@@ -17,6 +17,19 @@ from paceline._util.files import (
     new_file,
     saved_together,
 )
+from paceline.cli.documents import (
+    ConvertDocument,
+    FileFinding,
+    IndexDocument,
+    InfoDocument,
+    RepackDocument,
+    RepackedAccess,
+    RepackedDataset,
+    SplitDocument,
+    ValidatedFile,
+    ValidateDocument,
+    WrittenTrajectory,
+)
 from paceline.cli.options import (
     CONTINUOUS,
     above_zero,
@@ -45,6 +58,7 @@ from paceline.performance.number_format import amount, many
 if TYPE_CHECKING:
     from paceline.analysis.validate import Finding, Verdict
     from paceline.cli.info import Fact
+    from paceline.hdf5.repack import Gain
 
 INFO_EXAMPLES = """\
 examples:
@@ -143,7 +157,7 @@ def add_info(commands: Commands) -> CommandParser:
     add_index_argument(parser)
     how = parser.section("output").add_mutually_exclusive_group()
     how.add_argument("--tsv", action="store_true", help="one line per file, tab-separated")
-    add_json_argument(how)
+    add_json_argument(how, InfoDocument)
     add_hdf5_arguments(parser)
     parser.set_defaults(run=run_info)
     return parser
@@ -238,7 +252,7 @@ def add_index(commands: Commands) -> CommandParser:
     parser.section("calculation").add_argument(
         "--refresh", action="store_true", help="make the index again"
     )
-    add_json_argument(parser.section("output"))
+    add_json_argument(parser.section("output"), IndexDocument)
     parser.section("output").add_argument(
         *("-o", "--output"),
         type=Path,
@@ -286,7 +300,7 @@ def run_index(args: argparse.Namespace) -> None:
         _for_each(args.trajectory, index)
     finally:
         if args.json:
-            print_json("index", files=made)
+            print_json("index", files=made, written=[args.output] if args.output else [])
 
 
 def _save_index(index_file: Path | None, path: str, args: argparse.Namespace) -> None:
@@ -313,7 +327,7 @@ def add_validate(commands: Commands) -> CommandParser:
     add_file_arguments(parser, form, formats=formats, chain=False)
     add_backend_arguments(parser)
     how = parser.section("output").add_mutually_exclusive_group()
-    add_json_argument(how)
+    add_json_argument(how, ValidateDocument)
     how.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="tab-separated table [to stdout]"
     )
@@ -360,15 +374,25 @@ def _atoms_of(topology: str | None) -> object:
     return GroupUniverse(topology).atoms
 
 
-def _in_json(verdict: "Verdict") -> dict[str, object]:
+def _in_json(verdict: "Verdict") -> ValidatedFile:
     """Convert the findings about a file to JSON values."""
-    findings = [
-        {"frame": one.frame, "byte": one.byte, "time_ps": one.time, "bad": one.bad}
-        | {"what": " ".join(one.what.split())}
+    findings: list[FileFinding] = [
+        {
+            "frame": one.frame,
+            "byte": one.byte,
+            "time_ps": one.time,
+            "bad": one.bad,
+            "what": " ".join(one.what.split()),
+        }
         for one in verdict.findings
     ]
-    facts = {"file": verdict.path, "frames": verdict.n_frames, "size_bytes": verdict.size}
-    return {**facts, "seconds": verdict.seconds, "findings": findings}
+    return {
+        "file": verdict.path,
+        "frames": verdict.n_frames,
+        "size_bytes": verdict.size,
+        "seconds": verdict.seconds,
+        "findings": findings,
+    }
 
 
 def _verdict_of(path: str, args: argparse.Namespace, atoms: Any) -> "Verdict":
@@ -470,7 +494,7 @@ def add_split(commands: Commands) -> CommandParser:
         "the trajectory]",
     )
     add("--overwrite", action="store_true", help="replace files that exist")
-    add_json_argument(parser.section("output"))
+    add_json_argument(parser.section("output"), SplitDocument)
     add_thread_argument(parser, "files written at a time [the CPUs this process may use]")
     add_group_and_units(parser)
     parser.set_defaults(run=run_split)
@@ -492,7 +516,7 @@ def run_split(args: argparse.Namespace) -> None:
         **given_arguments(args, "units", group="particles"),
     )
     if args.json:
-        print_json("split", pieces=[str(piece) for piece in pieces])
+        print_json("split", pieces=pieces, written=pieces)
     else:
         print(*pieces, sep="\n")
 
@@ -512,6 +536,7 @@ def add_join(commands: Commands) -> CommandParser:
     add("-o", "--output", required=True, metavar="FILE", help="the joined trajectory")
     parser.section("frames").add_argument("--continuous", action="store_true", help=CONTINUOUS)
     add("--overwrite", action="store_true", help="replace a file that exists")
+    add_json_argument(parser.section("output"), WrittenTrajectory)
     add_thread_argument(parser, "files copied at a time [the CPUs this process may use]")
     add_group_and_units(parser)
     parser.set_defaults(run=run_join)
@@ -524,7 +549,9 @@ def run_join(args: argparse.Namespace) -> None:
 
     options = {"continuous": args.continuous, "overwrite": args.overwrite}
     options |= given_arguments(args, "units", group="particles")
-    join(args.trajectory, args.output, **options, n_workers=args.n_workers)
+    made = join(args.trajectory, args.output, **options, n_workers=args.n_workers)
+    if args.json:
+        print_json("join", output=made, size_bytes=os.path.getsize(made), written=[made])
 
 
 def add_convert(commands: Commands) -> CommandParser:
@@ -569,6 +596,7 @@ def add_convert(commands: Commands) -> CommandParser:
         "cells rotated by --fit in DCD and NetCDF [omit such cells]",
     )
     add("--overwrite", action="store_true", help="replace a file that exists")
+    add_json_argument(parser.section("output"), ConvertDocument)
     parser.set_defaults(run=run_convert)
     return parser
 
@@ -583,6 +611,7 @@ def run_convert(args: argparse.Namespace) -> None:
         save_report,
         select_nonempty,
     )
+    from paceline.cli.answer import files_of, json_of_timings
 
     check_distinct(args.output, args.structure, args.report)
     check_report(args)
@@ -610,6 +639,16 @@ def run_convert(args: argparse.Namespace) -> None:
         f"{amount(results.n_bytes)}",
         file=sys.stderr,
     )
+    if args.json:
+        print_json(
+            "convert",
+            output=args.output,
+            frames=results.n_written,
+            atoms=len(atoms),
+            size_bytes=results.n_bytes,
+            timings=json_of_timings(analysis.timings),
+            written=files_of(args.output, args.structure, args.report),
+        )
 
 
 def _universe(args: argparse.Namespace) -> Any:
@@ -661,6 +700,7 @@ def add_repack(commands: Commands) -> CommandParser:
         "better [not rounded]",
     )
     add("--overwrite", action="store_true", help="replace an output that exists")
+    add_json_argument(parser.section("output"), RepackDocument)
     add_thread_argument(parser, "threads that read and compress [the CPUs this process may use]")
     parser.set_defaults(run=run_repack)
     return parser
@@ -685,10 +725,11 @@ def run_repack(args: argparse.Namespace) -> None:
         calls=rank_calls(args.n_workers),
         **layout_options(args),
     )
-    print("dataset", "access", "bytes read per byte used, before", "after", sep="\t")
-    for gain in gains:
-        for old, new in zip(*gain.costs, strict=False):
-            print(gain.name, old.access, f"{old.ratio:.2f}", f"{new.ratio:.2f}", sep="\t")
+    if not args.json:
+        print("dataset", "access", "bytes read per byte used, before", "after", sep="\t")
+        for gain in gains:
+            for old, new in zip(*gain.costs, strict=False):
+                print(gain.name, old.access, f"{old.ratio:.2f}", f"{new.ratio:.2f}", sep="\t")
     for gain in gains:
         print(f"{gain.name}: {gain.layouts[0]}, now {gain.layouts[1]}", file=sys.stderr)
         for old, new in zip(*gain.costs, strict=False):
@@ -701,12 +742,26 @@ def run_repack(args: argparse.Namespace) -> None:
     made = args.output or file
     after = os.path.getsize(made)
     print(f"{made}: {amount(size)}, now {amount(after)}", file=sys.stderr)
+    if args.json:
+        sizes = {"size_before_bytes": size, "size_bytes": after}
+        datasets = [*map(_json_of_gain, gains)]
+        print_json("repack", output=made, **sizes, datasets=datasets, written=[made])
     stripes = stripes_of(made)
     if stripes is not None and after >= stripes.size and (args.align or 1) % stripes.size:
         print(
             f"{made}: stripes of {stripes}; --align {stripes.size_text} lets chunks begin there",
             file=sys.stderr,
         )
+
+
+def _json_of_gain(gain: "Gain") -> RepackedDataset:
+    """Convert layouts and costs of a dataset to JSON values."""
+    before, after = gain.layouts
+    costs: list[RepackedAccess] = [
+        {"access": old.access, "before": float(old.ratio), "after": float(new.ratio)}
+        for old, new in zip(*gain.costs, strict=False)
+    ]
+    return {"dataset": gain.name, "before": before, "after": after, "costs": costs}
 
 
 PARSERS = {

@@ -14,12 +14,15 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import check_distinct, check_output, saved_together
+from paceline.cli.documents import ChosenFramesDocument
 from paceline.cli.options import (
     add_chain_arguments,
+    add_json_argument,
     add_selection_arguments,
     add_transform_arguments,
     add_worker_arguments,
     positive,
+    print_json,
 )
 from paceline.cli.parser import CommandParser, Commands
 from paceline.errors import FileChangedError, UnsupportedError, warn
@@ -120,6 +123,7 @@ def add_frames(commands: Commands) -> CommandParser:
         ".cif",
     )
     add("--overwrite", action="store_true", help="replace files that exist")
+    add_json_argument(parser.section("output"), ChosenFramesDocument)
     parser.set_defaults(run=run_frames)
     return parser
 
@@ -157,6 +161,8 @@ def run_frames(args: argparse.Namespace) -> None:
         at=at,
         number=args.number,
     )
+    n_written: int | None = None
+    n_atoms: int | None = None
     if args.output is not None:
         fingerprints = _take_files(args, chosen.tables)
         universe = system_of(args)
@@ -167,8 +173,20 @@ def run_frames(args: argparse.Namespace) -> None:
         with saved_together():
             run_analysis(args, write, frames=frames)
             save_report(args, write.timings)
+        n_written, n_atoms = write.results.n_written, len(atoms)
         summary = f"{args.output}: {many(write.results.n_written, 'frame')} of {len(atoms)} atoms"
         print(f"{summary}, {amount(write.results.n_bytes)}", file=sys.stderr)
+    if args.json:
+        print_json(
+            "frames",
+            columns=[*chosen.columns],
+            rows=[*zip(*(values.tolist() for values in chosen.columns.values()), strict=True)],
+            output=args.output,
+            frames=n_written,
+            atoms=n_atoms,
+            written=[path for path in (args.output, args.structure, args.report) if path],
+        )
+        return
     rows = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
     rows.writerow(chosen.columns)
     for row in zip(*(values.tolist() for values in chosen.columns.values()), strict=True):

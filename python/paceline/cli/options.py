@@ -2,14 +2,13 @@
 
 import argparse
 import contextlib
-import json
 import math
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from paceline._core import __version__
 from paceline._util.choices import BACKENDS, ON_ERROR, SOLUTE, TRACE
+from paceline.cli.documents import AnalysisDocument, Document, answer_with
 from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
 from paceline.contract.figure_options import OPTIONS, FigureOptions, checked_size, flag_of
 from paceline.contract.time_units import TIME_UNITS
@@ -43,28 +42,16 @@ def add_table_arguments(parser: CommandParser, columns: str) -> None:
     )
 
 
-def add_json_argument(section: Any) -> None:
-    """Add the option for output as JSON."""
-    what = "print one JSON document to stdout; the manual describes its keys"
-    section.add_argument("--json", action="store_true", help=what)
+def add_json_argument(section: Any, document: type = Document) -> None:
+    """Add the option for output as JSON; `document` declares the keys of the output."""
+    what = "print one JSON document to stdout; 'paceline schema' describes its keys"
+    action = section.add_argument("--json", action="store_true", help=what)
+    vars(action)["document"] = document
 
 
 def print_json(command: str, **values: object) -> None:
-    """Print the JSON document of a command; numbers that are not finite become null."""
-    print(json.dumps(_finite({"command": command, "paceline": __version__, **values}), indent=1))
-
-
-def _finite(value: object) -> object:
-    """Replace values that JSON lacks: numbers that are not finite, and NumPy scalars."""
-    if isinstance(value, dict):
-        return {str(key): _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, str | int | float | None) else str(value)
+    """Set the JSON document of a command, which is printed when the command ends."""
+    answer_with(command, values)
 
 
 def positive(text: str) -> int:
@@ -305,8 +292,10 @@ def add_analysis_arguments(
     add_memory_argument(parser)
 
 
-def add_output_arguments(parser: CommandParser, files: Sequence[str] = ()) -> None:
-    """Add the options for output files."""
+def add_output_arguments(
+    parser: CommandParser, files: Sequence[str] = (), document: type = AnalysisDocument
+) -> None:
+    """Add the options for output files and JSON; `document` declares the keys of the latter."""
     add = parser.section("output").add_argument
     endings = ", ".join((*files, TABLE_ENDINGS))
     add(
@@ -319,6 +308,7 @@ def add_output_arguments(parser: CommandParser, files: Sequence[str] = ()) -> No
     parser.set_defaults(output_files=files)
     add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
     add("--overwrite", action="store_true", help="replace files that exist")
+    add_json_argument(parser.section("output"), document)
     add_figure_arguments(parser)
 
 

@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import shlex
+import sys
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -97,6 +98,17 @@ _TRAJECTORIES = {ending for format in _BINARY for ending in format.extensions}
 _PURE_TRAJECTORIES = {format.name for format in _BINARY}
 
 
+class WrongArguments(SystemExit):
+    """End of a program whose command line cannot be read; the message has been printed.
+
+    `message` is the message, and `program` the command whose --help explains it.
+    """
+
+    def __init__(self, message: str, program: str):
+        super().__init__(2)
+        self.message, self.program = message, program
+
+
 class _HelpFormatter(argparse.HelpFormatter):
     """Help formatter that wraps descriptions, but not the lines of examples."""
 
@@ -117,7 +129,7 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, **kwargs: Any):
         super().__init__(**{"formatter_class": _HelpFormatter, "add_help": False, **kwargs})
         # Default values of arguments that functions for all commands read.
-        self.set_defaults(structures=None, output_files=(), further=(), form=None)
+        self.set_defaults(structures=None, output_files=(), further=(), form=None, json=False)
         self._sections = {title: self.add_argument_group(title) for title in SECTIONS}
         explain = "show this help message and exit"
         self.section("other options").add_argument("-h", "--help", action="help", help=explain)
@@ -171,7 +183,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> Any:
         """Print a message of one line, and exit."""
-        self.exit(2, f"paceline: error: {message} ({self.prog} --help explains)\n")
+        print(f"paceline: error: {message} ({self.prog} --help explains)", file=sys.stderr)
+        raise WrongArguments(message, self.prog)
 
     def _check_dashes(self, given: Sequence[str]) -> None:
         """Exit for a long option with one dash, which would be read as a short one with a value."""

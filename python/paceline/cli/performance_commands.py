@@ -20,6 +20,13 @@ from paceline.cli.analysis_commands import (
     command_of,
     rdf_of,
 )
+from paceline.cli.documents import (
+    AdviseDocument,
+    BenchDocument,
+    PredictDocument,
+    Predicted,
+    ReportDocument,
+)
 from paceline.cli.options import (
     DefaultSelection,
     add_frame_arguments,
@@ -144,6 +151,7 @@ def add_report(commands: Commands) -> CommandParser:
         help="page: .html; figures: .png, .svg [.html beside the timings]",
     )
     add("--overwrite", action="store_true", help="replace a file that exists")
+    add_json_argument(parser.section("output"), ReportDocument)
     parser.set_defaults(run=run_report)
     return parser
 
@@ -161,6 +169,10 @@ def run_report(args: argparse.Namespace) -> None:
     timings.report(output, overwrite=args.overwrite)
     frames = many(timings.n_frames, "frame")
     print(f"{output}: {frames} in {timings.t_total:.3f} s", file=sys.stderr)
+    if args.json:
+        from paceline.cli.answer import json_of_timings
+
+        print_json("report", timings=json_of_timings(timings), written=[output])
 
 
 def add_advise(commands: Commands) -> CommandParser:
@@ -203,7 +215,7 @@ def add_advise(commands: Commands) -> CommandParser:
     _add_prices(parser)
     how = parser.section("output").add_mutually_exclusive_group()
     how.add_argument("--tsv", action="store_true", help="print only the times, tab-separated")
-    add_json_argument(how)
+    add_json_argument(how, AdviseDocument)
     parser.set_defaults(run=run_advise)
     return parser
 
@@ -300,7 +312,7 @@ def add_predict(commands: Commands) -> CommandParser:
     _add_workers(parser)
     _add_file_system(parser)
     _add_prices(parser)
-    add_output_arguments(parser)
+    add_output_arguments(parser, document=PredictDocument)
     parser.set_defaults(run=run_predict)
     return parser
 
@@ -409,20 +421,43 @@ def run_predict(args: argparse.Namespace) -> None:
             f"{last.n_workers}",
             file=sys.stderr,
         )
+    price = None
     if prices is not None:
         n_bytes = args.frames * args.bytes
         per_request = (args.request_frames or 0) * args.bytes or REQUEST_BYTES
         n_requests = math.ceil(n_bytes / per_request)
+        price = prices.of(n_bytes, n_requests)
         print(
-            f"paceline: {amount(n_bytes)} in {n_requests} requests cost "
-            f"{prices.of(n_bytes, n_requests):.2g}",
+            f"paceline: {amount(n_bytes)} in {n_requests} requests cost {price:.2g}",
             file=sys.stderr,
         )
     if args.output is not None:
         results.save(args.output, overwrite=args.overwrite)
-    else:
+    if args.json:
+        written = [path for path in (args.output, args.plot) if path is not None]
+        print_json("predict", predictions=_json_of_curves(curves), price=price, written=written)
+    elif args.output is None:
         results.write_table(sys.stdout, delimiter="\t")
         sys.stdout.flush()
+
+
+def _json_of_curves(curves: Mapping[tuple[str, str], Sequence[Prediction]]) -> list[Predicted]:
+    """Convert predictions to JSON values."""
+    rows: list[Predicted] = []
+    for (schedule, layout), found in curves.items():
+        work = found[0].n_workers * found[0].t_total
+        for one in found:
+            rows.append(
+                {
+                    "schedule": schedule,
+                    "layout": layout,
+                    "workers": one.n_workers,
+                    "seconds": one.t_total,
+                    "speed_up": work / one.t_total,
+                    "efficiency": work / one.t_total / one.n_workers,
+                }
+            )
+    return rows
 
 
 def _table(curves: Mapping[tuple[str, str], Sequence[Prediction]]) -> Any:
@@ -519,6 +554,7 @@ def add_bench(commands: Commands) -> CommandParser:
         output=None,
         plot=[],
         overwrite=False,
+        json=False,
         backend=None,
         debug=False,
         one_run=None,
@@ -603,6 +639,7 @@ def _add_options(parser: CommandParser) -> None:
         help="make a new copy of the trajectory beside it for each run, and drop it from memory",
     )
     add("-o", "--output", type=Path, metavar="FILE", help="table with one line per run: .csv")
+    add_json_argument(group, BenchDocument)
     add(
         "--plot",
         type=Path,

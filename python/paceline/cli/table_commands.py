@@ -5,13 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from paceline._util.files import check_distinct, check_output, saved_together
+from paceline.cli.documents import PlotDocument
 from paceline.cli.options import (
     TABLE_ENDINGS,
     add_figure_arguments,
+    add_json_argument,
     add_output_arguments,
     add_table_arguments,
     figure_options,
     positive,
+    print_json,
 )
 from paceline.cli.parser import CommandParser, Commands
 from paceline.errors import UnsupportedError
@@ -47,6 +50,7 @@ def add_plot(commands: Commands) -> CommandParser:
     endings = "figure: .png, .svg, .pdf"
     add("-o", "--plot", type=Path, required=True, metavar="FILE", help=endings)
     add("--overwrite", action="store_true", help="replace files that exist")
+    add_json_argument(parser.section("output"), PlotDocument)
     add_figure_arguments(parser)
     parser.set_defaults(run=run_plot)
     return parser
@@ -69,6 +73,8 @@ def run_plot(args: argparse.Namespace) -> None:
         options.label = tuple(names)
     save_figure(tables, args.plot, options, overwrite=args.overwrite)
     say(f"wrote {args.plot}")
+    if args.json:
+        print_json("plot", tables=args.tables, written=[args.plot])
 
 
 def add_surface(commands: Commands) -> CommandParser:
@@ -125,7 +131,7 @@ def run_surface(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.free_energy import free_energy_surface, series_of_tables
     from paceline.cli.analysis_steps import check_outputs, save_results
-    from paceline.cli.answer import say_results
+    from paceline.cli.answer import files_of, json_of_results, say_results
 
     if len(args.tables) > 2 or len(args.bins) > 2:
         raise UnsupportedError("expected one or two tables, and one or two numbers of bins")
@@ -148,6 +154,9 @@ def run_surface(args: argparse.Namespace) -> None:
     with saved_together():
         left_out = save_results(args, results)
     say_results(results, args.output, args.plot, left_out=left_out)
+    if args.json:
+        written = files_of(args.output, args.plot)
+        print_json("surface", **json_of_results(results), written=written)
 
 
 PARSERS: dict[str, Callable[[Commands], CommandParser]] = {"plot": add_plot, "surface": add_surface}

@@ -1,8 +1,11 @@
-"""Commands for running simulations: relay."""
+"""Commands that serve other programs: relay and schema."""
 
 import argparse
+import json
 import sys
 
+from paceline.cli.command_tools import documents
+from paceline.cli.documents import schema_of
 from paceline.cli.options import positive, seconds, size
 from paceline.cli.parser import CommandParser, Commands
 from paceline.errors import UnsupportedError
@@ -12,6 +15,13 @@ RELAY_EXAMPLES = """\
 examples:
   paceline relay imd://localhost:8888 --listen 8890
   paceline relay imd://node12:8888 --listen 0.0.0.0:8890 --subscribers 2 --wait 60s
+"""
+
+
+SCHEMA_EXAMPLES = """\
+examples:
+  paceline schema > paceline.schema.json
+  paceline schema rmsd
 """
 
 
@@ -123,4 +133,34 @@ def _say(text: str) -> None:
     print(f"paceline: {text}", file=sys.stderr, flush=True)
 
 
-PARSERS = {"relay": add_relay}
+def add_schema(commands: Commands) -> CommandParser:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "schema",
+        help="print the JSON Schema of what commands print with --json",
+        description="Print the JSON Schema (draft 2020-12) of the documents that commands print "
+        "with --json, of their errors, and of the lines of --progress json. The manual describes "
+        "when its version changes.",
+        epilog=SCHEMA_EXAMPLES,
+    )
+    parser.usage = "%(prog)s [options] [COMMAND]"
+    parser.section("files").add_argument(
+        "name", nargs="?", metavar="COMMAND", help="only the document of this command [all]"
+    )
+    parser.set_defaults(run=run_schema)
+    return parser
+
+
+def run_schema(args: argparse.Namespace) -> None:
+    """Run the command."""
+    found = documents()
+    if args.name is not None:
+        if args.name not in found:
+            raise UnsupportedError(
+                f"{args.name}: expected a command with --json: {', '.join(found)}"
+            )
+        found = {args.name: found[args.name]}
+    print(json.dumps(schema_of(found), indent=1))
+
+
+PARSERS = {"relay": add_relay, "schema": add_schema}
