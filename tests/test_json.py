@@ -28,7 +28,7 @@ from paceline.contract.catalogue import catalogue
 from paceline.errors import DamagedFileError, UnsupportedError, with_hint
 
 #: Commands without --json: they print something else, or serve other programs.
-WITHOUT = {"schema", "relay"}
+WITHOUT = {"schema", "mcp", "relay"}
 #: Classes whose objects may have more keys: those of HDF5 datasets, and those of the command.
 OPEN = {"DescribedFile", "FailedDocument"}
 

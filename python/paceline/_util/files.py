@@ -318,8 +318,25 @@ class FileAtOffset(io.RawIOBase):
         return self._at
 
 
+#: Folder in which all files of this process must be; None for no limit.
+_folder: str | None = None
+#: False if this process may not read from stores and servers.
+_may_use_stores = True
+
+
+def confine_to(folder: str | os.PathLike, *, stores: bool) -> None:
+    """Refuse files outside of a folder, in this process, from now on.
+
+    `check_local` refuses paths, and without `stores`, `is_address` refuses addresses.
+    """
+    global _folder, _may_use_stores
+    _folder, _may_use_stores = os.path.realpath(folder), stores
+
+
 def is_address(path: str | os.PathLike) -> bool:
     """Return true if a path is the address of an object in a store or on a server.
+
+    Raises `UnsupportedError` for such an address if this process may not use stores.
 
     Examples
     --------
@@ -327,12 +344,15 @@ def is_address(path: str | os.PathLike) -> bool:
     (True, False)
     """
     name = os.fspath(path)
-    return (
+    found = (
         isinstance(name, str)
         and name.split("://", 1)[0] in SCHEMES
         and "://" in name
         and not os.path.lexists(name)
     )
+    if found and not _may_use_stores:
+        raise UnsupportedError(f"{name!s}: addresses of stores are not allowed here")
+    return found
 
 
 def is_stream(name: object) -> bool:
@@ -351,14 +371,36 @@ def store_settings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(_STORE_SETTINGS)}
 
 
+def check_inside(path: str | os.PathLike, folder: str | os.PathLike) -> None:
+    """Raise `UnsupportedError` if a path, with its links resolved, is not in a folder.
+
+    Examples
+    --------
+    >>> check_inside("md/../md.xtc", ".")
+    """
+    inside = os.path.realpath(folder)
+    found = os.path.realpath(os.path.join(inside, os.fspath(path)))
+    if os.path.commonpath([inside, found]) != inside:
+        error = UnsupportedError(
+            f"{os.fspath(path)}: it is outside of the folder {inside}, to which commands are "
+            "confined"
+        )
+        vars(error)["path"] = os.fspath(path)
+        raise with_hint(error, "name a file in this folder", ": ")
+
+
 def check_local(path: str | os.PathLike) -> None:
     """Raise `UnsupportedError` for a URL, which would otherwise be taken for a relative path.
+
+    If this process is confined to a folder, paths outside of it are refused, too.
 
     Examples
     --------
     >>> check_local("md.xtc")
     """
     name = os.fspath(path)
+    if _folder is not None:
+        check_inside(os.path.abspath(path), _folder)
     found = _URL.match(name) if isinstance(name, str) else None
     if found and not os.path.lexists(name):
         # `Path` merges the two slashes of a URL.

@@ -16,6 +16,7 @@ import numpy as np
 from paceline import transform
 from paceline._util.files import (
     check_distinct,
+    check_local,
     check_output,
     is_address,
     is_stream,
@@ -130,6 +131,8 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
     if vars(args).get("guess_bonds"):
         options["guess_bonds"] = True
     for path in (args.topology, *args.trajectory):
+        if not (is_stream(path) or is_address(path)):
+            check_local(path)  # files may be named by a battery or by a table
         # MDAnalysis reports a missing file of unknown extension as an unknown format.
         if is_stream(path):
             args.follow = True

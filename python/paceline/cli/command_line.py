@@ -102,7 +102,7 @@ def _groups() -> list[tuple[str, str, list[str]]]:
         ("", "file_commands", ["repack", "split", "join", "validate", "index"]),
         ("Running simulations", "serving_commands", ["relay"]),
         ("Speed", "performance_commands", ["report", "predict", "bench"]),
-        ("Programs and assistants", "serving_commands", ["schema"]),
+        ("Programs and assistants", "serving_commands", ["schema", "mcp"]),
     ]
 
 

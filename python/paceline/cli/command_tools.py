@@ -22,7 +22,7 @@ _LEFT_OUT = (
 SHARED_BY = 10
 
 
-class Option(NamedTuple):
+class ToolOption(NamedTuple):
     """Option or positional argument of a command, as a property of a tool."""
 
     #: Name of the property.
@@ -46,7 +46,7 @@ class CommandTool(NamedTuple):
 
     name: str
     summary: str
-    options: list[Option]
+    options: list[ToolOption]
     #: Text of --help.
     help: str
 
@@ -83,7 +83,7 @@ class CommandTool(NamedTuple):
         return [*words, *(["--", *places] if places else [])]
 
 
-def _option(option: Option, value: object) -> list[str]:
+def _option(option: ToolOption, value: object) -> list[str]:
     """Return an option with its values. A single value may begin with a dash."""
     if isinstance(value, list):
         return [option.flag, *_words(option.name, value)]
@@ -163,7 +163,7 @@ def shared_options(found: Mapping[str, CommandTool]) -> dict[str, str]:
 
 def _tool(name: str, parser: CommandParser) -> CommandTool:
     form = parser.get_default("form")
-    options: list[Option] = []
+    options: list[ToolOption] = []
     for title, section in parser._sections.items():
         if title in _SECTIONS_LEFT_OUT:
             continue
@@ -182,7 +182,7 @@ def _long(action: argparse.Action) -> str:
     return next((one for one in action.option_strings if one.startswith("--")), "")
 
 
-def _option_of(action: argparse.Action, form: FileForm | None) -> Option:
+def _option_of(action: argparse.Action, form: FileForm | None) -> ToolOption:
     """Convert an argument of a parser."""
     is_const = action.nargs == 0
     flag = _long(action) or next(iter(action.option_strings), "")
@@ -206,7 +206,7 @@ def _option_of(action: argparse.Action, form: FileForm | None) -> Option:
     needed = action.required and bool(flag)
     needed |= not flag and action.nargs not in (argparse.OPTIONAL, argparse.ZERO_OR_MORE)
     needed |= form is not None and _needs_of(form).get(name) == "required"
-    return Option(name, flag, _help_of(action), schema, needed, is_const, repeats)
+    return ToolOption(name, flag, _help_of(action), schema, needed, is_const, repeats)
 
 
 #: Properties that the form of the files describes.

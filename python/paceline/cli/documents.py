@@ -28,7 +28,7 @@ from typing import (
 from paceline._core import __version__
 from paceline.errors import DamagedFileError, UnsupportedError
 
-#: Version of the schema, MAJOR.MINOR. The manual (docs/json.md) describes when each number changes.
+#: Version of the schema, MAJOR.MINOR; docs/programs.md describes when each number changes.
 SCHEMA_VERSION = "1.0"
 #: Identifier of the schema; it is a name, which need not be an address.
 SCHEMA_ID = f"urn:paceline:json:{SCHEMA_VERSION}"

@@ -1,10 +1,12 @@
-"""Commands that serve other programs: relay and schema."""
+"""Commands that serve other programs: relay, schema and mcp."""
 
 import argparse
 import json
 import sys
+from pathlib import Path
 
-from paceline.cli.command_tools import documents
+from paceline._util.os_calls import WINDOWS
+from paceline.cli.command_tools import documents, tools
 from paceline.cli.documents import schema_of
 from paceline.cli.options import positive, seconds, size
 from paceline.cli.parser import CommandParser, Commands
@@ -22,6 +24,13 @@ SCHEMA_EXAMPLES = """\
 examples:
   paceline schema > paceline.schema.json
   paceline schema rmsd
+"""
+
+MCP_EXAMPLES = """\
+examples:
+  paceline mcp --folder ~/simulations
+  paceline mcp --folder ~/simulations --tools info rmsd battery
+  paceline mcp --folder . --stores
 """
 
 
@@ -163,4 +172,62 @@ def run_schema(args: argparse.Namespace) -> None:
     print(json.dumps(schema_of(found), indent=1))
 
 
-PARSERS = {"relay": add_relay, "schema": add_schema}
+def add_mcp(commands: Commands) -> CommandParser:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "mcp",
+        help="serve the commands as tools for assistants (MCP)",
+        description="Serve the commands as tools by the Model Context Protocol, on standard input "
+        "and output, for an assistant that starts this command. Files outside of the folder are "
+        "neither read nor written. Tools are made from the commands; their results are the "
+        "documents that the commands print with --json. Long commands continue in the background.",
+        epilog=MCP_EXAMPLES,
+    )
+    parser.usage = "%(prog)s --folder FOLDER [options]"
+    add = parser.section("files").add_argument
+    add(
+        "--folder",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="folder of all files; paths are relative to it",
+    )
+    add("--stores", action="store_true", help="allow trajectories at s3://, https:// and so on")
+    add = parser.section("other options").add_argument
+    add("--tools", nargs="+", metavar="COMMAND", help="only these commands [all with --json]")
+    add(
+        "--wait",
+        type=seconds,
+        default=45.0,
+        metavar="TIME",
+        help="time after which the answer to a call is the number of a job that continues [45s]",
+    )
+    add("--jobs", type=positive, default=2, metavar="N", help="jobs at a time [%(default)s]")
+    parser.set_defaults(run=run_mcp)
+    return parser
+
+
+def run_mcp(args: argparse.Namespace) -> None:
+    """Run the command."""
+    if not args.folder.is_dir():
+        raise UnsupportedError(f"--folder {args.folder}: expected a folder that exists")
+    if WINDOWS:
+        raise UnsupportedError("paceline mcp needs Linux or macOS: it ends jobs by signals")
+    try:
+        import mcp  # noqa: F401
+    except ImportError:
+        raise UnsupportedError(
+            "paceline mcp needs the package mcp, version 2 or newer: pip install paceline[mcp]"
+        ) from None
+    from paceline.cli.mcp_server import serve
+
+    serve(
+        args.folder,
+        tools(args.tools),
+        stores=args.stores,
+        wait=args.wait,
+        most_jobs=args.jobs,
+    )
+
+
+PARSERS = {"relay": add_relay, "schema": add_schema, "mcp": add_mcp}

@@ -1,0 +1,148 @@
+"""Confinement of a command to a folder: files outside of it are neither read nor written.
+
+`paceline mcp` runs the commands of its clients in this way. Two checks work together. Paths that
+the command line names, and those that batteries and tables name, pass `check_local`, which resolves
+links. Files that Python code opens in any other way, such as the includes of a topology, pass an
+audit hook of Python. Programs cannot be started, and Python code cannot open connections.
+"""
+
+import errno
+import glob
+import itertools
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from paceline._util.files import SCHEMES, check_inside, confine_to
+from paceline._util.os_calls import end_when_closed
+from paceline.errors import UnsupportedError
+from paceline.trajectory.open import cache_folder
+
+#: Maximum number of files of a pattern that are checked.
+MOST_MATCHES = 100_000
+#: Scheme of a URL: two letters or more, because one letter is a Windows drive.
+_URL = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):/")
+#: Folders of the system from which Python's libraries read.
+_OF_SYSTEM = (
+    *("/usr", "/lib", "/lib64", "/bin", "/opt", "/proc", "/sys", "/dev", "/System", "/Library"),
+    *("/etc/fonts", "/etc/localtime", "/etc/os-release", "/etc/mime.types"),
+)
+#: Files of the system that contain secrets.
+_SECRET = re.compile(r"/proc/.*/(environ|cmdline|mem|maps|fd|cwd|root)\b")
+#: Events of Python that change files, with the number of paths among their arguments.
+_CHANGES = {
+    **{"os.remove": 1, "os.rmdir": 1, "os.mkdir": 1, "os.chmod": 1, "os.truncate": 1},
+    **{"os.rename": 2, "os.link": 2, "os.symlink": 2, "shutil.rmtree": 1, "shutil.move": 2},
+}
+_NO_PROGRAM = "a confined command starts no program"
+_OUTSIDE = "it is outside of the folder to which commands are confined"
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def check_argument(text: str, folder: str | os.PathLike, *, stores: bool) -> None:
+    """Raise `UnsupportedError` if a text of a command line leads out of the folder.
+
+    Each text may be a path, so all texts are checked. Patterns are expanded, and links resolved.
+    With `stores`, addresses of object stores and servers are allowed.
+    """
+    if "\0" in text:
+        raise UnsupportedError("expected a text without NUL characters")
+    if (found := _URL.match(text)) is not None:
+        scheme = found[1].lower()
+        if scheme not in SCHEMES or scheme == "file":
+            raise UnsupportedError(f"{text}: expected a file, found a URL")
+        if not stores:
+            raise UnsupportedError(
+                f"{text}: addresses of stores are not allowed: 'paceline mcp --stores' allows them"
+            )
+        return
+    check_inside(text, folder)
+    if glob.has_magic(text):
+        pattern = os.path.join(glob.escape(os.path.realpath(folder)), text)
+        if ".." in Path(text).parts:
+            raise UnsupportedError(f"{text}: expected a pattern without '..'")
+        for path in itertools.islice(glob.iglob(pattern), MOST_MATCHES):
+            check_inside(path, folder)
+
+
+def run_confined(arguments: Sequence[str]) -> int:
+    """Run a command: the main function of a job of `paceline mcp`.
+
+    `arguments` are a pipe whose closing ends this process, the folder, "stores" or "", and the
+    command line.
+    """
+    pipe, folder, stores, *command = arguments
+    end_when_closed(int(pipe))
+    os.chdir(folder)
+    confine_to(folder, stores=bool(stores))
+    from paceline.cli.command_line import main
+
+    sys.addaudithook(_Watch(folder, stores=bool(stores)).check)
+    return main(command)
+
+
+class _Watch:
+    """Audit hook that refuses files outside of the folder."""
+
+    def __init__(self, folder: str, *, stores: bool):
+        home = Path(os.environ.get("HOME") or "/nonexistent")
+        own = [os.path.realpath(folder), os.path.realpath(tempfile.gettempdir()), "/dev/shm"]
+        caches: list[Path | None] = [
+            cache_folder(),
+            home / ".config" / "matplotlib",
+            home / ".cache" / "matplotlib",
+        ]
+        configured = os.environ.get("MPLCONFIGDIR")
+        own += [os.path.realpath(path) for path in (*caches, configured) if path]
+        package = Path(__file__).resolve().parents[1]
+        installed = [sys.prefix, sys.base_prefix, sys.exec_prefix, f"{package}", *sys.path]
+        installed += [os.path.realpath(path) for path in installed if path]
+        shared: list[str | Path] = [
+            *_OF_SYSTEM,
+            home / ".fonts",
+            home / ".local" / "share" / "fonts",
+        ]
+        self._writable = _roots(own)
+        self._readable = _roots([*own, *installed, *shared])
+        self._stores = stores
+
+    def check(self, event: str, arguments: tuple[object, ...]) -> None:
+        """Raise `PermissionError` for an event that would leave the folder."""
+        if event == "open":
+            path, _, flags = arguments
+            self._check_path(path, writes=isinstance(flags, int) and bool(flags & _WRITING))
+        elif event in _CHANGES:
+            for path in arguments[: _CHANGES[event]]:
+                self._check_path(path, writes=True)
+        elif event in ("subprocess.Popen", "os.posix_spawn"):
+            # The helper that opens HDF5 files is a process of this interpreter.
+            if arguments[0] != sys.executable:
+                raise PermissionError(errno.EACCES, _NO_PROGRAM, f"{arguments[0]!r}")
+        elif event in ("os.system", "os.exec", "os.startfile"):
+            raise PermissionError(errno.EACCES, _NO_PROGRAM)
+        elif event == "socket.connect" and not self._stores:
+            raise PermissionError(errno.EACCES, "a confined command opens no connection")
+
+    def _check_path(self, path: object, *, writes: bool) -> None:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return  # the number of an open file
+        name = os.path.abspath(os.fsdecode(path))
+        roots = self._writable if writes else self._readable
+        # Files of Python itself are many; links among them need not be resolved.
+        if not writes and name.startswith(self._readable) and not name.startswith(self._writable):
+            allowed = _SECRET.match(name) is None
+        else:
+            allowed = os.path.realpath(name).startswith(roots) or name == os.devnull
+        if not allowed:
+            # Libraries expect the error number that the system would give.
+            raise PermissionError(errno.EACCES, _OUTSIDE, name)
+
+
+def _roots(folders: Sequence[str | os.PathLike | None]) -> tuple[str, ...]:
+    """Return folders with a separator at their end; those that are not absolute are left out."""
+    names = (os.fspath(folder) for folder in folders if folder)
+    found = {name.rstrip(os.sep) + os.sep for name in names if os.path.isabs(name)}
+    return tuple(sorted(found - {os.sep}))
