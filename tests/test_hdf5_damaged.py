@@ -564,7 +564,7 @@ def is_open(path, process):
 
 
 def helper_with(**changed):
-    """Return a program for `sandbox._HELPER` with other constants in its module."""
+    """Return a program for `sandbox.HELPER` with other constants in its module."""
     changes = "".join(f"s.{name} = {value}; " for name, value in changed.items())
     imports = "import sys; from paceline.hdf5 import sandbox as s"
     return f"{imports}; {changes}s.serve(int(sys.argv[1]))"
@@ -575,7 +575,7 @@ class TestSandbox:
     def little_computing(self, monkeypatch):
         """Limit computing to half a second; it may take longer while other processes compute."""
         monkeypatch.setattr(sandbox, "TIME_LIMIT", 0.5)
-        monkeypatch.setattr(sandbox, "_HELPER", helper_with(_WAITING=10_000))
+        monkeypatch.setattr(sandbox, "HELPER", helper_with(_WAITING=10_000))
         sandbox._helper.end()
 
     @pytest.mark.usefixtures("little_computing")
@@ -595,7 +595,7 @@ class TestSandbox:
 
     def test_it_ends_after_a_minute_without_use(self, monkeypatch):
         assert sandbox._IDLE == 60
-        monkeypatch.setattr(sandbox, "_HELPER", helper_with(_IDLE=0.5))
+        monkeypatch.setattr(sandbox, "HELPER", helper_with(_IDLE=0.5))
         sandbox._helper.end()
         sandbox.run_in_sandbox(sandbox_calls.pid, "md.h5")
         assert sandbox._helper._process.wait(timeout=PATIENCE) == 0

@@ -303,6 +303,23 @@ def test_errors(arguments, status, wanted, answered, run, adk, adk_in_water, tmp
     assert (error["frame"], error["byte"]) == (None, None)
 
 
+def test_a_frame_without_data_is_an_error_with_file_and_frame(answered, moving):
+    topology, path = moving
+    error = answered("velocity-autocorrelation", topology, path, "--select", "all", status=1)[
+        "error"
+    ]
+    assert (error["kind"], error["file"], error["frame"]) == ("MissingDataError", path, 1)
+    assert error["hint"] == "--on-error skip leaves such frames out"
+
+
+def test_errors_of_the_core_have_the_path(tmp_path):
+    path = tmp_path / "text.xtc"
+    path.write_text("nothing")
+    with pytest.raises(UnsupportedError) as caught:
+        paceline.open(path)
+    assert (caught.value.path, caught.value.frame) == (str(path), None)
+
+
 def test_an_error_beside_results(answered, adk, tmp_path):
     bad = tmp_path / "bad.xtc"
     bad.write_bytes(b"no trajectory")

@@ -13,6 +13,7 @@ import psutil
 import pytest
 from helpers.waiting import PATIENCE, until
 from jsonschema import Draft202012Validator
+from MDAnalysisTests.datafiles import H5MD_xvf
 
 from paceline._util.files import check_inside
 from paceline.cli.command_tools import NO_TOOLS, documents, tools
@@ -125,6 +126,7 @@ def test_command_lines():
 def test_answers_are_the_documents_of_the_commands(folder, run, monkeypatch):
     battery = {**RMSD, "end": 10, "output": "results"}
     convert = {"trajectory": ["adk.dcd"], "output": "adk.xtc", "end": 5}
+    shutil.copy(H5MD_xvf, folder / "md.h5md")
     results = ask(
         folder,
         ("info", {"trajectory": ["adk.dcd"]}),
@@ -133,6 +135,7 @@ def test_answers_are_the_documents_of_the_commands(folder, run, monkeypatch):
         ("convert", convert),
         ("battery", battery),
         ("convergence", {"tables": ["rmsd.csv"]}),
+        ("info", {"trajectory": ["md.h5md"]}),  # another process opens HDF5 files
     )
     validator = Draft202012Validator(schema_of(documents()))
     answers = [content(one) for one in results]

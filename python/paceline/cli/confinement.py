@@ -19,6 +19,7 @@ from pathlib import Path
 from paceline._util.files import SCHEMES, check_inside, confine_to
 from paceline._util.os_calls import end_when_closed
 from paceline.errors import UnsupportedError
+from paceline.hdf5.sandbox import HELPER
 from paceline.trajectory.open import cache_folder
 
 #: Maximum number of files of a pattern that are checked.
@@ -37,6 +38,8 @@ _CHANGES = {
     **{"os.remove": 1, "os.rmdir": 1, "os.mkdir": 1, "os.chmod": 1, "os.truncate": 1},
     **{"os.rename": 2, "os.link": 2, "os.symlink": 2, "shutil.rmtree": 1, "shutil.move": 2},
 }
+#: Packages that start processes, which would not be confined.
+_WITH_PROCESSES = ("loky", "distributed", "mpi4py", "joblib")
 _NO_PROGRAM = "a confined command starts no program"
 _OUTSIDE = "it is outside of the folder to which commands are confined"
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -117,11 +120,14 @@ class _Watch:
         elif event in _CHANGES:
             for path in arguments[: _CHANGES[event]]:
                 self._check_path(path, writes=True)
-        elif event in ("subprocess.Popen", "os.posix_spawn"):
-            # The helper that opens HDF5 files is a process of this interpreter.
-            if arguments[0] != sys.executable:
+        elif event == "subprocess.Popen":
+            # Only the helper that opens HDF5 files; its callers check the paths that it gets.
+            words = arguments[1]
+            if arguments[0] != sys.executable or not isinstance(words, list) or HELPER not in words:
                 raise PermissionError(errno.EACCES, _NO_PROGRAM, f"{arguments[0]!r}")
-        elif event in ("os.system", "os.exec", "os.startfile"):
+        elif event == "import" and arguments[0] in _WITH_PROCESSES:
+            raise PermissionError(errno.EACCES, "a confined command starts no worker processes")
+        elif event in ("os.system", "os.exec", "os.posix_spawn", "os.startfile"):
             raise PermissionError(errno.EACCES, _NO_PROGRAM)
         elif event == "socket.connect" and not self._stores:
             raise PermissionError(errno.EACCES, "a confined command opens no connection")

@@ -51,7 +51,8 @@ _LENGTH = struct.Struct("<Q")
 #: Prefixes of environment variables by which an MPI launcher turns a program into a rank.
 _LAUNCHER_PREFIXES = ("PMI_", "PMIX_", "OMPI_", "MV2_", "SLURM_PROCID")
 
-_HELPER = "import sys; from paceline.hdf5.sandbox import serve; serve(int(sys.argv[1]))"
+#: Program of the helper.
+HELPER = "import sys; from paceline.hdf5.sandbox import serve; serve(int(sys.argv[1]))"
 
 
 def run_in_sandbox(function: Callable[..., object], path: str, **options: object) -> Any:
@@ -131,7 +132,7 @@ class _Helper:
         self._lifeline = os.fdopen(lifeline, "wb")
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _HELPER, str(end)],
+                [sys.executable, "-P", "-c", HELPER, str(end)],
                 pass_fds=(end,),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
