@@ -17,6 +17,8 @@ Schedule = Literal["dynamic", "static"]
 #: "static" assigns equal shares at the start.
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 
+#: Ways to show progress; the first is the default.
+PROGRESS = ("bar", "json", "none")
 #: Treatments of a frame that cannot be read: raise an error, or skip the frame.
 ON_ERROR = ("raise", "skip")
 #: Residue names of Martini's water (plain, antifreeze, polarizable). A residue is four molecules.

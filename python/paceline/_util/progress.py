@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Self
 
-#: Ways to show progress; the first is the default.
-PROGRESS = ("bar", "json", "none")
+from paceline._util.choices import PROGRESS
 
 #: Progress is shown only for runs longer than this, seconds.
 PATIENCE = 2.0

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paceline._util.files import check_distinct, check_output, saved_together
-from paceline.cli.documents import AnalysisDocument
 from paceline.cli.options import (
     TABLE_ENDINGS,
     add_analysis_arguments,
@@ -292,7 +291,7 @@ def add_align(commands: Commands) -> CommandParser:
     add("--rmsd", type=Path, metavar="FILE", help=f"table of RMSDs (Å): {TABLE_ENDINGS}")
     add("--plot", type=Path, metavar="FILE", help="draw the RMSDs: .png, .svg, .pdf")
     add("--overwrite", action="store_true", help="replace files that exist")
-    add_json_argument(parser.section("output"), AnalysisDocument)
+    add_json_argument(parser.section("output"), "AnalysisDocument")
     add_figure_arguments(parser)
     add_worker_arguments(parser)
     parser.set_defaults(run=run_align)

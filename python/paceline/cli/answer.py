@@ -12,16 +12,7 @@ import numpy as np
 from paceline.analysis.results import shown_cell
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import verdicts_with_angles
-from paceline.cli.documents import (
-    MOST_DESCRIBED,
-    Column,
-    DifferenceOfGroups,
-    GroupMean,
-    LeftOutFrame,
-    MeanOfSeries,
-    TableShape,
-    Timing,
-)
+from paceline.cli.json_output import MOST_DESCRIBED
 from paceline.contract.declaration import ON_STRUCTURE
 from paceline.performance.number_format import aligned, many, shortened
 
@@ -30,6 +21,15 @@ if TYPE_CHECKING:
     from paceline.analysis.replicas import Replicas
     from paceline.analysis.results import Results
     from paceline.analysis.table_verdicts import SeriesVerdict
+    from paceline.cli.documents import (
+        Column,
+        DifferenceOfGroups,
+        GroupMean,
+        LeftOutFrame,
+        MeanOfSeries,
+        TableShape,
+        Timing,
+    )
     from paceline.live_runner import Update
     from paceline.timing import Timings
 
@@ -125,7 +125,8 @@ def show_table(results: "Results") -> str:
 
 def json_of_results(results: "Results") -> dict[str, object]:
     """Convert what the command says about results to JSON values."""
-    table, means = results.table, list[MeanOfSeries]()
+    table = results.table
+    means: list[MeanOfSeries] = []
     if table is not None:
         for title, one in table.means(table.answering[:MOST_DESCRIBED]).items():
             means.append(
@@ -153,7 +154,7 @@ def json_of_results(results: "Results") -> dict[str, object]:
     }
 
 
-def _shape_of(table: Table) -> TableShape:
+def _shape_of(table: Table) -> "TableShape":
     """Describe rows and columns of a table."""
     columns: list[Column] = []
     for title in [*table.columns][:MOST_DESCRIBED]:
@@ -183,7 +184,7 @@ def json_of_verdicts(found: "Mapping[str, SeriesVerdict]") -> list[dict[str, obj
     ]
 
 
-def json_of_timings(timings: "Timings") -> Timing:
+def json_of_timings(timings: "Timings") -> "Timing":
     """Convert the times of a run to JSON values."""
     return {
         "backend": timings.backend,
@@ -196,7 +197,7 @@ def json_of_timings(timings: "Timings") -> Timing:
     }
 
 
-def json_of_frames(damaged: Sequence[tuple[int, str]]) -> list[LeftOutFrame]:
+def json_of_frames(damaged: Sequence[tuple[int, str]]) -> "list[LeftOutFrame]":
     """Convert frames that a run left out to JSON values."""
     return [{"frame": int(frame), "reason": reason} for frame, reason in damaged]
 
@@ -230,7 +231,7 @@ def json_of_battery(battery: "Battery | Replicas") -> dict[str, object]:
     }
 
 
-def _json_of_groups(replicas: "Replicas") -> tuple[list[GroupMean], list[DifferenceOfGroups]]:
+def _json_of_groups(replicas: "Replicas") -> "tuple[list[GroupMean], list[DifferenceOfGroups]]":
     """Convert the means of groups of replicas, and their differences, to JSON values."""
     means: list[GroupMean] = []
     differences: list[DifferenceOfGroups] = []

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from paceline.cli import answer
-from paceline.cli.documents import AnalysesDocument, BatteryDocument
 from paceline.cli.options import (
     add_checkpoint_argument,
     add_figure_arguments,
@@ -91,7 +90,7 @@ def add_analyses(commands: Commands) -> CommandParser:
         epilog=ANALYSES_EXAMPLES,
     )
     parser.usage = "%(prog)s [options]"
-    add_json_argument(parser.section("output"), AnalysesDocument)
+    add_json_argument(parser.section("output"), "AnalysesDocument")
     parser.set_defaults(run=run_analyses)
     return parser
 
@@ -201,7 +200,7 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
         help="folder for tables, figures and index.html [%(default)s]",
     )
     add("--overwrite", action="store_true", help="replace files that exist")
-    add_json_argument(parser.section("output"), BatteryDocument)
+    add_json_argument(parser.section("output"), "BatteryDocument")
     add_figure_arguments(parser, OF_ALL)
     add_worker_arguments(parser)
     add_checkpoint_argument(parser)

@@ -12,12 +12,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paceline._core import __version__
+from paceline._util.choices import PROGRESS
 from paceline._util.files import check_local, is_stream
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, INTERRUPTED, launched
-from paceline._util.progress import PROGRESS, shown_as
-from paceline.cli.documents import Answer, ErrorFacts, failure_of, wrong_arguments
 from paceline.cli.parser import CommandParser, WrongArguments, resolve_files
 from paceline.contract.catalogue import PAGES, catalogue
 from paceline.errors import (
@@ -29,6 +29,9 @@ from paceline.errors import (
     needs_mdanalysis,
     without_script_advice,
 )
+
+if TYPE_CHECKING:
+    from paceline.cli.json_output import ErrorFacts
 
 #: Keywords of functions whose values argparse stores under another name, because the option with
 #: the keyword's own name means something else.
@@ -167,8 +170,14 @@ def _main(argv: Sequence[str]) -> int:
         args = parser.parse_args(argv, line)
     except WrongArguments as stop:
         if "--json" in argv:
+            from paceline.cli.json_output import Answer, wrong_arguments
+
             Answer(argv[0]).print(failure=wrong_arguments(stop.message, stop.program))
         raise
+    # Imported here, because --help and --version do not need these modules.
+    from paceline._util.progress import shown_as
+    from paceline.cli.json_output import Answer, failure_of
+
     answer, said = Answer(args.command), _Warnings(args.option_names)
     with warnings.catch_warnings(), answer.kept(), shown_as(args.progress):
         warnings.showwarning = said.show
@@ -185,8 +194,10 @@ def _main(argv: Sequence[str]) -> int:
     return status
 
 
-def _run(args: argparse.Namespace) -> tuple[int, ErrorFacts | None]:
+def _run(args: argparse.Namespace) -> "tuple[int, ErrorFacts | None]":
     """Run a command; return its exit status, and a description of its error."""
+    from paceline.cli.json_output import failure_of
+
     try:
         _check_backend(args)
         _resolve_addresses(args)

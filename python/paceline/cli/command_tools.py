@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from paceline.cli.documents import document_named
 from paceline.cli.options import positive
 from paceline.cli.parser import CommandParser, FileForm
 from paceline.errors import UnsupportedError
@@ -131,7 +132,7 @@ def _documents_in(parser: CommandParser) -> Iterator[type]:
     """Yield the document of a command, or of its first subcommand."""
     for action in parser._actions:
         if "document" in vars(action):
-            yield vars(action)["document"]
+            yield document_named(vars(action)["document"])
             return
     for inner in _commands_of(parser).values():
         yield from _documents_in(inner)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline._util.files import check_distinct, check_output
-from paceline.cli.documents import ConvergenceDocument
 from paceline.cli.options import (
     add_figure_arguments,
     add_json_argument,
@@ -63,7 +62,7 @@ def add_convergence(commands: Commands) -> CommandParser:
         "otherwise linear]",
     )
     output = parser.section("output")
-    add_json_argument(output, ConvergenceDocument)
+    add_json_argument(output, "ConvergenceDocument")
     endings = "figure of the series, with starts shaded: .png, .svg, .pdf"
     output.add_argument("--plot", type=Path, metavar="FILE", help=endings)
     output.add_argument("--overwrite", action="store_true", help="replace files that exist")

@@ -17,19 +17,6 @@ from paceline._util.files import (
     new_file,
     saved_together,
 )
-from paceline.cli.documents import (
-    ConvertDocument,
-    FileFinding,
-    IndexDocument,
-    InfoDocument,
-    RepackDocument,
-    RepackedAccess,
-    RepackedDataset,
-    SplitDocument,
-    ValidatedFile,
-    ValidateDocument,
-    WrittenTrajectory,
-)
 from paceline.cli.options import (
     CONTINUOUS,
     above_zero,
@@ -57,6 +44,7 @@ from paceline.performance.number_format import amount, many
 
 if TYPE_CHECKING:
     from paceline.analysis.validate import Finding, Verdict
+    from paceline.cli.documents import FileFinding, RepackedAccess, RepackedDataset, ValidatedFile
     from paceline.cli.info import Fact
     from paceline.hdf5.repack import Gain
 
@@ -157,7 +145,7 @@ def add_info(commands: Commands) -> CommandParser:
     add_index_argument(parser)
     how = parser.section("output").add_mutually_exclusive_group()
     how.add_argument("--tsv", action="store_true", help="one line per file, tab-separated")
-    add_json_argument(how, InfoDocument)
+    add_json_argument(how, "InfoDocument")
     add_hdf5_arguments(parser)
     parser.set_defaults(run=run_info)
     return parser
@@ -252,7 +240,7 @@ def add_index(commands: Commands) -> CommandParser:
     parser.section("calculation").add_argument(
         "--refresh", action="store_true", help="make the index again"
     )
-    add_json_argument(parser.section("output"), IndexDocument)
+    add_json_argument(parser.section("output"), "IndexDocument")
     parser.section("output").add_argument(
         *("-o", "--output"),
         type=Path,
@@ -327,7 +315,7 @@ def add_validate(commands: Commands) -> CommandParser:
     add_file_arguments(parser, form, formats=formats, chain=False)
     add_backend_arguments(parser)
     how = parser.section("output").add_mutually_exclusive_group()
-    add_json_argument(how, ValidateDocument)
+    add_json_argument(how, "ValidateDocument")
     how.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="tab-separated table [to stdout]"
     )
@@ -374,7 +362,7 @@ def _atoms_of(topology: str | None) -> object:
     return GroupUniverse(topology).atoms
 
 
-def _in_json(verdict: "Verdict") -> ValidatedFile:
+def _in_json(verdict: "Verdict") -> "ValidatedFile":
     """Convert the findings about a file to JSON values."""
     findings: list[FileFinding] = [
         {
@@ -494,7 +482,7 @@ def add_split(commands: Commands) -> CommandParser:
         "the trajectory]",
     )
     add("--overwrite", action="store_true", help="replace files that exist")
-    add_json_argument(parser.section("output"), SplitDocument)
+    add_json_argument(parser.section("output"), "SplitDocument")
     add_thread_argument(parser, "files written at a time [the CPUs this process may use]")
     add_group_and_units(parser)
     parser.set_defaults(run=run_split)
@@ -536,7 +524,7 @@ def add_join(commands: Commands) -> CommandParser:
     add("-o", "--output", required=True, metavar="FILE", help="the joined trajectory")
     parser.section("frames").add_argument("--continuous", action="store_true", help=CONTINUOUS)
     add("--overwrite", action="store_true", help="replace a file that exists")
-    add_json_argument(parser.section("output"), WrittenTrajectory)
+    add_json_argument(parser.section("output"), "WrittenTrajectory")
     add_thread_argument(parser, "files copied at a time [the CPUs this process may use]")
     add_group_and_units(parser)
     parser.set_defaults(run=run_join)
@@ -596,7 +584,7 @@ def add_convert(commands: Commands) -> CommandParser:
         "cells rotated by --fit in DCD and NetCDF [omit such cells]",
     )
     add("--overwrite", action="store_true", help="replace a file that exists")
-    add_json_argument(parser.section("output"), ConvertDocument)
+    add_json_argument(parser.section("output"), "ConvertDocument")
     parser.set_defaults(run=run_convert)
     return parser
 
@@ -700,7 +688,7 @@ def add_repack(commands: Commands) -> CommandParser:
         "better [not rounded]",
     )
     add("--overwrite", action="store_true", help="replace an output that exists")
-    add_json_argument(parser.section("output"), RepackDocument)
+    add_json_argument(parser.section("output"), "RepackDocument")
     add_thread_argument(parser, "threads that read and compress [the CPUs this process may use]")
     parser.set_defaults(run=run_repack)
     return parser
@@ -754,7 +742,7 @@ def run_repack(args: argparse.Namespace) -> None:
         )
 
 
-def _json_of_gain(gain: "Gain") -> RepackedDataset:
+def _json_of_gain(gain: "Gain") -> "RepackedDataset":
     """Convert layouts and costs of a dataset to JSON values."""
     before, after = gain.layouts
     costs: list[RepackedAccess] = [

@@ -14,7 +14,6 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import check_distinct, check_output, saved_together
-from paceline.cli.documents import ChosenFramesDocument
 from paceline.cli.options import (
     add_chain_arguments,
     add_json_argument,
@@ -123,7 +122,7 @@ def add_frames(commands: Commands) -> CommandParser:
         ".cif",
     )
     add("--overwrite", action="store_true", help="replace files that exist")
-    add_json_argument(parser.section("output"), ChosenFramesDocument)
+    add_json_argument(parser.section("output"), "ChosenFramesDocument")
     parser.set_defaults(run=run_frames)
     return parser
 

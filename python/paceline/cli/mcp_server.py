@@ -31,7 +31,8 @@ from mcp.server.stdio import stdio_server
 from paceline._core import __version__
 from paceline.cli.command_tools import CommandTool, shared_options
 from paceline.cli.confinement import check_argument
-from paceline.cli.documents import ErrorFacts, ProgressState, failure_of
+from paceline.cli.documents import ProgressState
+from paceline.cli.json_output import ErrorFacts, failure_of
 from paceline.errors import PacelineError, UnsupportedError
 
 #: Maximum size of a message of the client, bytes.

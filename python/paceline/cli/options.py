@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from paceline._util.choices import BACKENDS, ON_ERROR, SOLUTE, TRACE
-from paceline.cli.documents import AnalysisDocument, Document, answer_with
 from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
 from paceline.contract.figure_options import OPTIONS, FigureOptions, checked_size, flag_of
 from paceline.contract.time_units import TIME_UNITS
@@ -42,8 +41,8 @@ def add_table_arguments(parser: CommandParser, columns: str) -> None:
     )
 
 
-def add_json_argument(section: Any, document: type = Document) -> None:
-    """Add the option for output as JSON; `document` declares the keys of the output."""
+def add_json_argument(section: Any, document: str = "Document") -> None:
+    """Add the option for output as JSON, which a class in `documents` declares."""
     what = "print one JSON document to stdout; 'paceline schema' describes its keys"
     action = section.add_argument("--json", action="store_true", help=what)
     vars(action)["document"] = document
@@ -51,6 +50,8 @@ def add_json_argument(section: Any, document: type = Document) -> None:
 
 def print_json(command: str, **values: object) -> None:
     """Set the JSON document of a command, which is printed when the command ends."""
+    from paceline.cli.json_output import answer_with  # deferred: --help does not need it
+
     answer_with(command, values)
 
 
@@ -293,9 +294,9 @@ def add_analysis_arguments(
 
 
 def add_output_arguments(
-    parser: CommandParser, files: Sequence[str] = (), document: type = AnalysisDocument
+    parser: CommandParser, files: Sequence[str] = (), document: str = "AnalysisDocument"
 ) -> None:
-    """Add the options for output files and JSON; `document` declares the keys of the latter."""
+    """Add the options for output files and JSON; `document` is that of `add_json_argument`."""
     add = parser.section("output").add_argument
     endings = ", ".join((*files, TABLE_ENDINGS))
     add(

@@ -20,13 +20,6 @@ from paceline.cli.analysis_commands import (
     command_of,
     rdf_of,
 )
-from paceline.cli.documents import (
-    AdviseDocument,
-    BenchDocument,
-    PredictDocument,
-    Predicted,
-    ReportDocument,
-)
 from paceline.cli.options import (
     DefaultSelection,
     add_frame_arguments,
@@ -51,6 +44,7 @@ from paceline.performance.model import (
 )
 
 if TYPE_CHECKING:
+    from paceline.cli.documents import Predicted
     from paceline.performance.advice import Advice
 
 REPORT_EXAMPLES = """\
@@ -151,7 +145,7 @@ def add_report(commands: Commands) -> CommandParser:
         help="page: .html; figures: .png, .svg [.html beside the timings]",
     )
     add("--overwrite", action="store_true", help="replace a file that exists")
-    add_json_argument(parser.section("output"), ReportDocument)
+    add_json_argument(parser.section("output"), "ReportDocument")
     parser.set_defaults(run=run_report)
     return parser
 
@@ -215,7 +209,7 @@ def add_advise(commands: Commands) -> CommandParser:
     _add_prices(parser)
     how = parser.section("output").add_mutually_exclusive_group()
     how.add_argument("--tsv", action="store_true", help="print only the times, tab-separated")
-    add_json_argument(how, AdviseDocument)
+    add_json_argument(how, "AdviseDocument")
     parser.set_defaults(run=run_advise)
     return parser
 
@@ -312,7 +306,7 @@ def add_predict(commands: Commands) -> CommandParser:
     _add_workers(parser)
     _add_file_system(parser)
     _add_prices(parser)
-    add_output_arguments(parser, document=PredictDocument)
+    add_output_arguments(parser, document="PredictDocument")
     parser.set_defaults(run=run_predict)
     return parser
 
@@ -441,7 +435,7 @@ def run_predict(args: argparse.Namespace) -> None:
         sys.stdout.flush()
 
 
-def _json_of_curves(curves: Mapping[tuple[str, str], Sequence[Prediction]]) -> list[Predicted]:
+def _json_of_curves(curves: Mapping[tuple[str, str], Sequence[Prediction]]) -> "list[Predicted]":
     """Convert predictions to JSON values."""
     rows: list[Predicted] = []
     for (schedule, layout), found in curves.items():
@@ -639,7 +633,7 @@ def _add_options(parser: CommandParser) -> None:
         help="make a new copy of the trajectory beside it for each run, and drop it from memory",
     )
     add("-o", "--output", type=Path, metavar="FILE", help="table with one line per run: .csv")
-    add_json_argument(group, BenchDocument)
+    add_json_argument(group, "BenchDocument")
     add(
         "--plot",
         type=Path,

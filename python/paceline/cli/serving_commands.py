@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 
 from paceline._util.os_calls import WINDOWS
-from paceline.cli.command_tools import documents, tools
-from paceline.cli.documents import schema_of
 from paceline.cli.options import positive, seconds, size
 from paceline.cli.parser import CommandParser, Commands
 from paceline.errors import UnsupportedError
@@ -162,6 +160,9 @@ def add_schema(commands: Commands) -> CommandParser:
 
 def run_schema(args: argparse.Namespace) -> None:
     """Run the command."""
+    from paceline.cli.command_tools import documents
+    from paceline.cli.documents import schema_of
+
     found = documents()
     if args.name is not None:
         if args.name not in found:
@@ -219,6 +220,7 @@ def run_mcp(args: argparse.Namespace) -> None:
         raise UnsupportedError(
             "paceline mcp needs the package mcp, version 2 or newer: pip install paceline[mcp]"
         ) from None
+    from paceline.cli.command_tools import tools
     from paceline.cli.mcp_server import serve
 
     serve(

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from paceline._util.files import check_distinct, check_output, saved_together
-from paceline.cli.documents import PlotDocument
 from paceline.cli.options import (
     TABLE_ENDINGS,
     add_figure_arguments,
@@ -50,7 +49,7 @@ def add_plot(commands: Commands) -> CommandParser:
     endings = "figure: .png, .svg, .pdf"
     add("-o", "--plot", type=Path, required=True, metavar="FILE", help=endings)
     add("--overwrite", action="store_true", help="replace files that exist")
-    add_json_argument(parser.section("output"), PlotDocument)
+    add_json_argument(parser.section("output"), "PlotDocument")
     add_figure_arguments(parser)
     parser.set_defaults(run=run_plot)
     return parser
