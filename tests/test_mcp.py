@@ -435,6 +435,20 @@ def test_what_is_no_message_is_survived(raw):
     assert found["result"]["structuredContent"]["document"]["files"][0]["frames"] == 98
 
 
+def test_a_call_that_the_client_cancels_ends_its_job(raw, endless):
+    name, arguments = endless
+    params = {"name": name, "arguments": arguments}
+    request = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+    raw.send(json.dumps(request).encode())
+    until(raw.processes)
+    jobs = raw.processes()
+    no_more = {"method": "notifications/cancelled", "params": {"requestId": 7}}
+    raw.send(json.dumps({"jsonrpc": "2.0", **no_more}).encode())
+    assert psutil.wait_procs(jobs, PATIENCE)[1] == []
+    found = raw.answer("tools/call", {"name": "info", "arguments": {"trajectory": ["adk.dcd"]}}, 9)
+    assert found["result"]["isError"] is False
+
+
 @pytest.mark.parametrize("how", ["close", "terminate", "kill"])
 def test_a_client_that_ends_ends_the_server_and_its_jobs(how, raw, endless):
     name, arguments = endless

@@ -84,10 +84,8 @@ _JOB_SCHEMA: dict[str, object] = {
     "required": ["job"],
     "additionalProperties": False,
 }
-_BACKGROUND = {
-    "type": "boolean",
-    "description": "answer at once with the number of a job, for job_state and job_result",
-}
+#: Schema of the argument `background`, which the server's instructions describe.
+_BACKGROUND = {"type": "boolean"}
 
 
 class JobAnswer(TypedDict, total=False):
@@ -270,8 +268,8 @@ def clipped(value: object, most_items: int = MOST_ITEMS[0]) -> object:
 
     Examples
     --------
-    >>> clipped(["a" * 600, "b"])[0][-29:]
-    'aaa… (100 characters left out)'[1:]
+    >>> clipped({"names": ["a", "b", "c"]}, 2)
+    {'names': ['a', 'b', '… (1 items left out)']}
     """
     if isinstance(value, str):
         text = _INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", value)
@@ -348,6 +346,7 @@ class CommandServer:
             "and verdict, and name the file that holds them: 'paceline replay' computes it again.",
             NOTE,
             "Options of many tools:",
+            "- background: answer at once with the number of a job, for job_state and job_result",
             *(f"- {name}: {text}" for name, text in self._shared.items()),
         ]
         return "\n".join(lines)
@@ -374,7 +373,7 @@ class CommandServer:
             document = {"error": failure_of(error, str(error))}
             answer = _fitting({"state": "refused", "document": document, "written": []})
             failed = True
-        text = json.dumps(answer, indent=1, ensure_ascii=False)
+        text = json.dumps(answer, ensure_ascii=False)
         content = types.TextContent(type="text", text=text)
         return types.CallToolResult(
             content=[content], structured_content=dict(answer), is_error=failed
@@ -397,8 +396,8 @@ class CommandServer:
                 await self._wait_for(job, context)
             return job.answer(), name == "job_result" and job.failed
         given = {key: value for key, value in arguments.items() if key != "background"}
-        for text in _texts(given):
-            check_argument(text, self._folder, stores=self._stores)
+        for text in _texts(given):  # a thread expands patterns, which may take some time
+            await asyncio.to_thread(check_argument, text, self._folder, stores=self._stores)
         job = self._start(name, self._tools[name].command_line(given))
         if not arguments.get("background"):
             try:
@@ -493,7 +492,7 @@ class _Lines:
                 asyncio.run_coroutine_threadsafe(self._queue.put(line), loop).result()
 
         rest, is_long = b"", False
-        while part := os.read(0, 1 << 16):
+        while part := self._part():
             *lines, rest = (rest + part).split(b"\n")
             for line in lines:
                 # A line that is too long is not JSON, and is answered with an error.
@@ -506,6 +505,13 @@ class _Lines:
             if len(rest) > MOST_MESSAGE:
                 rest, is_long = b"", True
         put(None)
+
+    @staticmethod
+    def _part() -> bytes:
+        """Read some bytes; none at the end, or if standard input is closed."""
+        with contextlib.suppress(OSError):
+            return os.read(0, 1 << 16)
+        return b""
 
     def __aiter__(self) -> AsyncIterator[str]:
         return self
