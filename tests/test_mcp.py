@@ -364,6 +364,25 @@ def test_a_long_call_becomes_a_job(folder):
     assert answer["document"]["table"]["rows"] == 98
 
 
+def test_progress_by_the_newest_protocol(folder):
+    words = ["-m", "paceline", "mcp", "--folder", str(folder), "--tools", "rmsd"]
+    server = StdioServerParameters(command=sys.executable, args=words, env={**os.environ})
+    seen = []
+
+    async def note(done, total, unit):
+        seen.append((done, total, unit))
+
+    async def begin():
+        async with mcp.Client(stdio_client(server)) as client:
+            result = await client.call_tool("rmsd", RMSD, progress_callback=note)
+            while (98, 98, "frame") not in seen:  # notifications are handled by other tasks
+                await asyncio.sleep(0.01)
+            return result
+
+    answer = content(asyncio.run(asyncio.wait_for(begin(), PATIENCE)))
+    assert answer["document"]["table"]["rows"] == 98
+
+
 def test_jobs_wait_for_their_turn(folder, endless):
     name, arguments = endless
 
