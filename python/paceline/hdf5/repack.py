@@ -51,8 +51,8 @@ from paceline.hdf5.writer import (
     AllocatedDataset,
     AppendedDataset,
     ChunkEncoder,
+    EncodedDataset,
     EncodeQueue,
-    FrameDataset,
     NewFile,
     create_dataset,
     naming_frame,
@@ -334,7 +334,10 @@ class _EncodePart:
 
 
 def _fill(
-    dataset: FrameDataset, parts: Sequence[tuple[int, int]], read: _Read, destination: _Destination
+    dataset: EncodedDataset,
+    parts: Sequence[tuple[int, int]],
+    read: _Read,
+    destination: _Destination,
 ) -> None:
     """Fill a dataset with frames, from a first one to another, in threads or by `calls`."""
     calls = destination.calls

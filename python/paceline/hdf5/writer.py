@@ -284,7 +284,7 @@ class ChunkEncoder(Protocol):
 
 
 @dataclass(eq=False)
-class FrameDataset:
+class EncodedDataset:
     """Dataset in the file at `path`; frames are encoded on the threads of `queue`, if any."""
 
     path: Path
@@ -325,7 +325,7 @@ class FrameDataset:
 
 
 @dataclass(eq=False)
-class AppendedDataset(FrameDataset):
+class AppendedDataset(EncodedDataset):
     """Dataset to which frames or chunks are appended in order."""
 
     def __post_init__(self) -> None:
@@ -388,7 +388,7 @@ class AppendedDataset(FrameDataset):
 
 
 @dataclass(eq=False)
-class AllocatedDataset(FrameDataset):
+class AllocatedDataset(EncodedDataset):
     """Dataset whose space is reserved at the start; `offsets` are the chunk offsets."""
 
     def __post_init__(self) -> None:
