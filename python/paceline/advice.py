@@ -144,7 +144,7 @@ def advise(
     if any(one.atomgroup.universe is not universe for one in asked):
         raise UnsupportedError("advice is only for analyses of a single Universe")
     chosen = choose_frames(Outline.of(universe.trajectory).n_frames, start, stop, step, frames)
-    opener = partial(trajectory_of, asked, transforms)
+    opener = partial(trajectory_of, [one.atomgroup for one in asked], transforms)
     sample = SampleRun(asked, transforms, chosen, opener, skip_damaged=on_error == "skip")
     if not sample.trajectory.shareable:
         backend = "serial"

@@ -26,7 +26,7 @@ from paceline.backends.base import Backend, CollectiveRun
 from paceline.block import are_placeholders
 from paceline.checkpoint import Checkpoint
 from paceline.contract.analysis import Analysis, record_of, set_record
-from paceline.contract.atoms import Frames, System, attribute_of
+from paceline.contract.atoms import Atoms, Frames, System, attribute_of
 from paceline.contract.plan import choose_frames
 from paceline.contract.transform_interface import Transform
 from paceline.engine.parts import PartsRun
@@ -351,12 +351,12 @@ def _plan_universe(analyses: Sequence[Analysis], transforms: Sequence[Transform]
     look = make_checks(analyses, transforms)
     # The check for broken molecules comes first, so that it warns before results are computed.
     every = analyses if look is None else [look, *analyses]
-    return TrajectoryRun(every, transforms, trajectory_of(every, transforms))
+    groups = [analysis.atomgroup for analysis in every]
+    return TrajectoryRun(every, transforms, trajectory_of(groups, transforms))
 
 
-def trajectory_of(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> Trajectory:
-    """Open the trajectory of one Universe's analyses, or of files without a topology."""
-    groups = [analysis.atomgroup for analysis in analyses]
+def trajectory_of(groups: Sequence[Atoms], transforms: Sequence[Transform]) -> Trajectory:
+    """Open the trajectory of groups of one Universe, or of files without a topology."""
     universe = groups[0].universe
     if not isinstance(universe, FileTrajectory):
         # Deferred: worker processes import this module, but never MDAnalysis.
@@ -364,7 +364,7 @@ def trajectory_of(analyses: Sequence[Analysis], transforms: Sequence[Transform])
 
         return open_trajectory(groups)
     if any(len(group) == 0 for group in groups):
-        raise SelectionError("no atoms are chosen for an analysis")
+        raise SelectionError("no atoms are chosen")
     if transforms:
         raise UnsupportedError(
             f"{universe.filename}: transforms= need a topology: open it with paceline.Universe"
