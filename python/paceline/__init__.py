@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from paceline.analysis.convergence import convergence
     from paceline.analysis.convert import Write
     from paceline.analysis.correlation import Correlation
+    from paceline.analysis.frame_batches import FrameBatches
     from paceline.analysis.functions import RaggedTimeSeries, Reduce, Scan, TimeSeries
     from paceline.analysis.validate import validate
     from paceline.contract.plan import balanced_slices
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnalysisBase",
     "Correlation",
+    "FrameBatches",
     "H5MDWriter",
     "RaggedTimeSeries",
     "Reduce",
@@ -72,6 +74,7 @@ __all__ = [
 _HOMES = {
     "AnalysisBase": "paceline.analysis.base",
     "Correlation": "paceline.analysis.correlation",
+    "FrameBatches": "paceline.analysis.frame_batches",
     "H5MDWriter": "paceline.mdanalysis.h5md_writer",
     "RaggedTimeSeries": "paceline.analysis.functions",
     "Reduce": "paceline.analysis.functions",
