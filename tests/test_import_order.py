@@ -32,7 +32,7 @@ ORDER = (
     ("continuation",),
     ("runner",),
     ("analysis",),
-    ("live_runner",),
+    ("live_runner", "torch"),
     ("snapshot",),
     ("advice",),
     ("cli",),

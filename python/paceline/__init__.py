@@ -98,7 +98,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("analysis", "backends", "errors", "snapshot", "transform"):
+    if name in ("analysis", "backends", "errors", "snapshot", "torch", "transform"):
         return import_module(f"paceline.{name}")
     try:
         home = _HOMES[name]

@@ -1,0 +1,283 @@
+"""Frames of trajectories as data of PyTorch: `FrameDataset`, on top of `paceline.FrameBatches`.
+
+Example::
+
+    import paceline
+    from paceline.torch import FrameDataset
+
+    batches = paceline.FrameBatches([("a.psf", "a.xtc"), ("b.psf", "b.xtc")], select="name CA")
+    for batch in FrameDataset(batches).loader(num_workers=2):
+        batch["positions"]          # tensor of float32, (64, 1, n_atoms, 3), Å
+
+A worker process receives names, opens files when it first reads from them, and decodes frames into
+memory that it shares with the training process. Which frames are in which batch is decided by
+`FrameBatches`; this module only makes tensors.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from paceline._util.arguments import whole_number
+from paceline.analysis.frame_batches import FrameBatches
+from paceline.errors import DamagedFileError, UnsupportedError
+from paceline.trajectory.shuffled_frames import FrameBatch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+#: Tensors of a sample, or of a batch, by name.
+Tensors: TypeAlias = "dict[str, Tensor]"
+
+
+def _torch() -> ModuleType:
+    """Import torch, which takes a second and is not needed to make a dataset's batches."""
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UnsupportedError(
+            "paceline.torch needs the package torch; install it with: pip install 'paceline[torch]'"
+        ) from None
+    import torch.utils.data
+
+    return torch
+
+
+class FrameDataset:
+    """Random frames, or windows of frames, of many trajectories, as tensors.
+
+    A map-style dataset: ``dataset[5]`` is one sample, and ``dataset[[5, 1]]`` a batch, which is
+    decoded at once. Both are dicts of tensors: the arrays of a `FrameBatch` by name, and the
+    features. `loader` yields such batches in the order of `FrameBatches`, without copies. The
+    dataset also works with any `torch.utils.data.DataLoader`, and with its samplers.
+
+    Parameters
+    ----------
+    batches : FrameBatches
+        Trajectories, atoms, windows, features and order.
+
+    Attributes
+    ----------
+    batches : FrameBatches
+        The same as NumPy arrays.
+
+    Raises
+    ------
+    UnsupportedError
+        The package torch is not installed.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> from paceline.torch import FrameDataset
+    >>> pairs = paceline.FrameBatches((PSF, DCD), select="name CA", window=2, lag=5)
+    >>> for batch in FrameDataset(pairs).loader():  # doctest: +SKIP
+    ...     print(batch["positions"].shape)
+    torch.Size([64, 2, 214, 3])
+    torch.Size([29, 2, 214, 3])
+    """
+
+    def __init__(self, batches: FrameBatches):
+        if not isinstance(batches, FrameBatches):
+            raise TypeError(f"expected paceline.FrameBatches, found {batches!r}")
+        _torch()
+        self.batches = batches
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return self.batches.n_samples
+
+    def __getitem__(self, samples: int | Sequence[int] | np.ndarray) -> Tensors:
+        """Decode one sample, or a batch of samples."""
+        if not isinstance(samples, int | np.integer):
+            return _as_tensors(self.read(samples))
+        batch = self.read([int(samples)])
+        if len(batch["samples"]) == 0:
+            raise DamagedFileError(
+                f"sample {samples} cannot be read, and a single sample cannot be left out: read "
+                "batches, as loader() does"
+            )
+        return {name: values[0] for name, values in _as_tensors(batch).items()}
+
+    def __getitems__(self, samples: Sequence[int]) -> list[Tensors]:
+        """Decode the samples of a batch at once, for loaders that join single samples."""
+        batch = self.read(samples)
+        n_read = len(batch["samples"])
+        tensors = _as_tensors(batch)
+        return [{name: values[k] for name, values in tensors.items()} for k in range(n_read)]
+
+    def read(self, samples: Sequence[int] | np.ndarray) -> "Mapping[str, np.ndarray | Tensor]":
+        """Decode samples; in a worker process, fields are tensors in shared memory.
+
+        Parameters
+        ----------
+        samples : sequence of int
+            Numbers of samples; negative ones count from the end.
+
+        Returns
+        -------
+        mapping of str to numpy.ndarray or torch.Tensor
+            Arrays of the batch by name.
+        """
+        numbers = np.asarray(samples, dtype=np.int64)
+        numbers = np.where(numbers < 0, numbers + len(self), numbers)
+        if _torch().utils.data.get_worker_info() is None:
+            return self.batches.read(numbers).arrays()
+        shared: Tensors = {}
+
+        def allocate(field: str, shape: tuple[int, ...]) -> np.ndarray:
+            shared[field] = _shared_tensor(shape)
+            return shared[field].numpy()
+
+        batch = self.batches.read(numbers, allocate=allocate)
+        # Samples that were left out are not in the arrays of a batch.
+        return {**batch.arrays(), **(shared if len(batch) == len(numbers) else {})}
+
+    def loader(
+        self, *, num_workers: int = 0, share: tuple[int, int] = (0, 1), **options: object
+    ) -> "FrameLoader":
+        """Return an iterable over the batches of one epoch after another.
+
+        The order depends on the seed and on the number of the epoch alone, and is equal for any
+        `num_workers`.
+
+        Parameters
+        ----------
+        num_workers : int
+            Number of worker processes. With 0, threads of this process decode batches ahead, which
+            is faster unless the training itself keeps Python busy.
+        share : pair of int
+            Rank and number of processes that train together. Each gets its own batches, and all get
+            equally many; remaining batches are left out.
+        **options
+            Options of `torch.utils.data.DataLoader` for worker processes, such as ``pin_memory``,
+            ``persistent_workers``, ``prefetch_factor`` and ``multiprocessing_context``.
+
+        Returns
+        -------
+        FrameLoader
+            Iterable of dicts of tensors.
+
+        Raises
+        ------
+        TypeError
+            An option is not possible, because `FrameBatches` decides on the order and the size of
+            batches, or because there are no worker processes.
+        """
+        return FrameLoader(self, whole_number("num_workers", num_workers, 0), share, options)
+
+
+class FrameLoader:
+    """Batches of one epoch after another; `FrameDataset.loader` makes it.
+
+    Each iteration is the next epoch. Batches without a readable sample are left out.
+    """
+
+    def __init__(
+        self,
+        dataset: FrameDataset,
+        num_workers: int,
+        share: tuple[int, int],
+        options: Mapping[str, object],
+    ):
+        taken = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "collate_fn"}
+        if odd := sorted(taken & options.keys()):
+            raise TypeError(
+                f"loader: FrameBatches decides on {odd[0]}: see its batch_size, shuffle, seed and "
+                "drop_last"
+            )
+        if options and num_workers == 0:
+            raise TypeError(f"loader: {', '.join(options)} needs worker processes (num_workers=)")
+        self._batches = dataset.batches
+        self._order = _EpochOrder(dataset.batches, share)
+        self._processes = None
+        if num_workers > 0:
+            self._processes = _torch().utils.data.DataLoader(
+                _WholeBatches(dataset),
+                batch_size=None,
+                sampler=self._order,
+                num_workers=num_workers,
+                collate_fn=_unchanged,
+                **options,
+            )
+
+    def __len__(self) -> int:
+        """Return the number of batches in an epoch."""
+        return len(self._order)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the epoch that the next iteration yields.
+
+        Parameters
+        ----------
+        epoch : int
+            Number, from 0.
+        """
+        self._order.epoch = whole_number("epoch", epoch, 0)
+
+    def __iter__(self) -> Iterator[Tensors]:
+        """Iterate over the batches of the next epoch."""
+        if self._processes is not None:
+            for batch in self._processes:
+                if len(batch["samples"]):
+                    yield _as_tensors(batch)
+            return
+        for batch in self._batches.read_ahead(self._order):
+            yield _tensors_of(batch)
+
+
+class _EpochOrder:
+    """Samples of each batch of the next epoch: a sampler of a DataLoader without batches."""
+
+    def __init__(self, batches: FrameBatches, share: tuple[int, int]):
+        self._batches, self._share, self.epoch = batches, share, 0
+        batches.samples(0, share=share)  # checks the share
+
+    def __len__(self) -> int:
+        return len(self._batches) // self._share[1]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        epoch, self.epoch = self.epoch, self.epoch + 1
+        samples = self._batches.samples(epoch, share=self._share)
+        for _, batch in zip(range(len(self)), samples, strict=False):
+            yield batch
+
+
+class _WholeBatches:
+    """Dataset whose items are batches, for worker processes."""
+
+    def __init__(self, dataset: FrameDataset):
+        self._dataset = dataset
+
+    def __getitem__(self, samples: np.ndarray) -> "Mapping[str, np.ndarray | Tensor]":
+        return self._dataset.read(samples)
+
+
+def _unchanged(batch: object) -> object:
+    """Return a batch as it is. Small arrays take less time to send than tensors."""
+    return batch
+
+
+def _tensors_of(batch: FrameBatch) -> Tensors:
+    """Convert a batch to tensors that share its memory."""
+    return _as_tensors(batch.arrays())
+
+
+def _as_tensors(batch: "Mapping[str, np.ndarray | Tensor]") -> Tensors:
+    """Convert arrays to tensors that share their memory."""
+    as_tensor = _torch().as_tensor
+    return {name: as_tensor(values) for name, values in batch.items()}
+
+
+def _shared_tensor(shape: tuple[int, ...]) -> "Tensor":
+    """Allocate float32 in memory that other processes can map, as torch's own collation does."""
+    torch = _torch()
+    storage = torch.UntypedStorage._new_shared(4 * math.prod(shape))
+    strides = torch.empty(shape, device="meta").stride()
+    return torch.empty(0, dtype=torch.float32).set_(storage, 0, shape, strides)
