@@ -119,6 +119,12 @@ def test_one_frame(folder):
 
 
 @pytest.mark.full
+def test_random_frames(folder):
+    tools = tools_of("frames", "adk.trr", folder)
+    assert tools >= {"1 thread", "2 threads", "2 processes", "memmap", "MDAnalysis", "MDTraj"}
+
+
+@pytest.mark.full
 def test_matrix_of_rmsds(folder):
     assert tools_of("matrix", "400", folder, only="5000") == {"matrix", "gromos"}
 

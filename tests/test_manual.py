@@ -84,7 +84,7 @@ from MDAnalysis.analysis.rms import RMSD
 print(RMSD(mda.Universe("adk.psf", "adk.dcd"), select="name CA").run().results.rmsd[-1])
 """
 #: Packages that blocks need, but not the tests. Such blocks run only if they are installed.
-FURTHER_PACKAGES = ("ase", "freud")
+FURTHER_PACKAGES = ("ase", "freud", "torch")
 #: Blocks that are not run, by page and part of their text, and the test that runs the same.
 NOT_RUN = {
     ("docs/clusters.md", "--8<-- "): "test_slurm.py",
@@ -328,7 +328,8 @@ def test_blocks_run(page, files, tmp_path, monkeypatch, request):
         for piece in tmp_path.glob("md.0*.xtc"):
             piece.unlink()
         if any(
-            re.search(rf"^(import|from) {name}\b", code, re.MULTILINE) and not find_spec(name)
+            re.search(rf"^(import|from) (paceline\.)?{name}\b", code, re.MULTILINE)
+            and not find_spec(name)
             for name in FURTHER_PACKAGES
         ):
             continue
