@@ -402,7 +402,11 @@ class TestBadInput:
             "expected fields out of positions": {"fields": ["colours"]},
             "on_error must be": {"on_error": "ignore"},
             "block_frames must be at least 1": {"block_frames": 0},
-            'include "positions" in fields': {"fields": [], "transforms": [wrap()]},
+            "expected fields with at least one field": {"fields": []},
+            "expected fields with positions, which transforms change": {
+                "fields": ["velocities"],
+                "transforms": [wrap()],
+            },
         }.items():
             with pytest.raises(ValueError, match=match):
                 paceline.FrameBatches(given, **options)
@@ -493,7 +497,7 @@ class TestBadInput:
         cells = np.tile([50.0, 50, 50, 90, 90, 90], (6, 1))
         cells[4, 1] = np.nan
         universe = mda.Universe(files["gro"], positions, dimensions=cells)
-        with pytest.raises(TransformError, match="frame 4: expected a cell of finite numbers"):
+        with pytest.raises(DamagedFileError, match=r"frame 4: expected a cell of finite .* 50 nan"):
             list(paceline.FrameBatches(universe))
         (batch,) = paceline.FrameBatches(universe, on_error="skip")
         assert sorted(batch.frames[:, 0]) == [0, 1, 2, 3, 5]

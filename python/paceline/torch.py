@@ -278,6 +278,6 @@ def _as_tensors(batch: "Mapping[str, np.ndarray | Tensor]") -> Tensors:
 def _shared_tensor(shape: tuple[int, ...]) -> "Tensor":
     """Allocate float32 in memory that other processes can map, as torch's own collation does."""
     torch = _torch()
-    storage = torch.UntypedStorage._new_shared(4 * math.prod(shape))
+    storage = torch.UntypedStorage._new_shared(4 * max(1, math.prod(shape)))
     strides = torch.empty(shape, device="meta").stride()
     return torch.empty(0, dtype=torch.float32).set_(storage, 0, shape, strides)

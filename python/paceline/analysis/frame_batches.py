@@ -177,6 +177,10 @@ class FrameBatches:
         check_transforms(transforms)
         self.batch_size = whole_number("batch_size", batch_size, 1)
         self._seed = whole_number("seed", seed, 0)
+        wanted = fields_in(field_bits(fields))
+        if not wanted or (transforms and "positions" not in wanted):
+            needed = "positions, which transforms change" if wanted else "at least one field"
+            raise ValueError(f"expected fields with {needed}, found {list(fields)}")
         chosen = slice_of(start, stop, step)
         if chosen.step is not None and chosen.step < 1:
             raise ValueError(f"step must be at least 1, not {chosen.step}")
@@ -189,7 +193,7 @@ class FrameBatches:
         opener = _Opener(
             select,
             chosen,
-            fields_in(field_bits(fields)),
+            wanted,
             transforms,
             _features_of_each(features or {}, len(items)),
             on_error,
@@ -265,13 +269,13 @@ class FrameBatches:
         Raises
         ------
         DamagedFileError
-            A frame cannot be read, and `on_error` is "raise".
+            A frame cannot be read, or its cell is not finite, and `on_error` is "raise".
         FileChangedError
             A file has changed since it was opened.
         MissingDataError
             A frame lacks a field, and `on_error` is "raise".
         TransformError
-            A frame cannot be transformed, or has an invalid cell, and `on_error` is "raise".
+            A frame cannot be transformed, and `on_error` is "raise".
         """
         return self.read_ahead(self.samples(number, share=share))
 
@@ -457,8 +461,6 @@ class _Opener:
             )
         decoded, prepared = sorted_unique(indices), list[WorkerTransform]()
         if self.transforms:
-            if "positions" not in self.fields:
-                raise ValueError('transforms change positions: include "positions" in fields')
             assert one.group is not None
             decoded, prepared = prepare_transforms(self.transforms, decoded, one.group.universe)
             if find_scan(prepared) is not None:

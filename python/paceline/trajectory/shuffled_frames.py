@@ -19,7 +19,7 @@ import numpy as np
 
 from paceline._util.files import is_address
 from paceline.block import DAMAGED_STEP, FrameBuffer, vectors_of, without_placeholders
-from paceline.contract.source import FrameReader, FrameSource, runs_by_file
+from paceline.contract.source import Extents, FrameReader, FrameSource, runs_by_file
 from paceline.contract.transform_interface import WorkerTransform, advice_without_cell
 from paceline.errors import DamagedFileError, MissingDataError, TransformError
 from paceline.trajectory.chain import Chain
@@ -520,11 +520,10 @@ class SampleReader:
             into.blank(row)
         without_placeholders(into.cells, source.n_atoms)
         into.times[:] = source.time_axis(into.frames, into.times, into.steps)
-        for row, reason in self._refused(one, into):
-            name = source.name_of(extents, row)
+        for row, problem in self._problems(one, extents, into):
             if not skip:
-                raise TransformError(f"{name}: {reason}{advice_without_cell(reason)}; {REMEDY}")
-            lost.setdefault(row, f"{name}: {reason}")
+                raise problem
+            lost.setdefault(row, str(problem))
             into.blank(row)
         if columns is not None:
             for name, values in decoded.items():
@@ -532,16 +531,25 @@ class SampleReader:
                 np.take(values, columns, axis=1, out=buffer.array_of(name), mode="clip")
         return lost
 
-    def _refused(self, one: SampledTrajectory, into: FrameBuffer) -> Iterator[tuple[int, str]]:
-        """Transform decoded frames; yield the rows with an invalid cell, and those that failed."""
-        wrong = ~np.isfinite(into.cells[:, :15]).all(axis=1) & (into.steps != DAMAGED_STEP)
-        for row in np.flatnonzero(wrong).tolist():
-            cell = " ".join(f"{number:g}" for number in into.cells[row, :6])
-            yield row, f"expected a cell of finite numbers (Å and degrees), found {cell}"
-        if one.transforms and into.positions is not None:
-            vectors = [given for given in (into.velocities, into.forces) if given is not None]
-            for transform in one.transforms:
-                yield from transform.apply(into.positions, into.cells, vectors)
+    def _problems(
+        self, one: SampledTrajectory, extents: Extents, into: FrameBuffer
+    ) -> Iterator[tuple[int, DamagedFileError | TransformError]]:
+        """Transform decoded frames; yield the errors of rows with an odd cell, or that failed."""
+        odd = ~np.isfinite(into.cells[:, :15]).all(axis=1) & (into.steps != DAMAGED_STEP)
+        for row in np.flatnonzero(odd).tolist():
+            path, frame = one.source.files[extents.files[row]].path, int(extents.frames[row])
+            expected = "a cell of finite numbers (Å and degrees)"
+            found = " ".join(f"{number:g}" for number in into.cells[row, :6])
+            error = DamagedFileError.in_object(path, f"frame {frame}", expected, found)
+            error.frame = frame
+            yield row, error
+        if not one.transforms or into.positions is None:
+            return
+        vectors = [given for given in (into.velocities, into.forces) if given is not None]
+        for transform in one.transforms:
+            for row, reason in transform.apply(into.positions, into.cells, vectors):
+                where = one.source.name_of(extents, row)
+                yield row, TransformError(f"{where}: {reason}{advice_without_cell(reason)}")
 
     def _take(self, number: int) -> FrameReader | None:
         """Take a reader of a trajectory that no other thread uses; None without one."""
