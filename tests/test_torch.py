@@ -116,9 +116,45 @@ class TestLoader:
         assert equal(list(loader), expected[0])
         assert equal(list(loader), expected[1])
 
-    def test_fields_are_decoded_into_shared_memory(self, dataset):
-        for batch in dataset.loader(num_workers=1):
-            assert batch["positions"].is_shared()
+    def test_memory_is_used_again_when_no_tensor_refers_to_it(self, dataset):
+        loader = dataset.loader(num_workers=1, persistent_workers=True)
+        places = [batch["positions"].data_ptr() for batch in loader]
+        assert len(set(places)) < len(places) == 10
+        whole = list(dataset.loader())
+        loader.set_epoch(0)
+        # Views keep the memory, and so do arrays.
+        parts = [batch["positions"][3, 1, ::2].numpy() for batch in loader]
+        for part, batch in zip(parts, whole, strict=True):
+            assert np.array_equal(part, batch["positions"][3, 1, ::2])
+
+    @pytest.mark.parametrize("persistent", [False, True])
+    def test_loops_that_end_early_and_loops_at_a_time(self, dataset, persistent):
+        expected = [list(dataset.loader())]
+        loader = dataset.loader(num_workers=2, persistent_workers=persistent)
+        kept = []
+        for _ in range(3):
+            loader.set_epoch(0)
+            for number, batch in enumerate(loader):
+                kept.append(batch)
+                if number == 2:
+                    break
+        assert equal(kept, 3 * expected[0][:3])
+        loader.set_epoch(0)
+        first = iter(loader)
+        begun = [next(first), next(first)]
+        loader.set_epoch(0)
+        assert equal(list(loader), expected[0])
+        assert equal([*begun, *first], expected[0])
+
+    def test_several_fields(self, torch, moving):
+        from paceline.torch import FrameDataset
+
+        batches = paceline.FrameBatches(
+            moving, fields=["positions", "velocities"], on_error="skip", batch_size=2
+        )
+        found = list(FrameDataset(batches).loader(num_workers=1))
+        assert all(map(same, found, batches.epoch(0)))
+        assert sum(len(one["samples"]) for one in found) < batches.n_samples
 
     def test_training_processes_share_an_epoch(self, dataset):
         whole = list(dataset.loader())

@@ -15,7 +15,10 @@ memory that it shares with the training process. Which frames are in which batch
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -194,18 +197,11 @@ class FrameLoader:
             )
         if options and num_workers == 0:
             raise TypeError(f"loader: {', '.join(options)} needs worker processes (num_workers=)")
-        self._batches = dataset.batches
+        self._dataset, self._n_workers = dataset, num_workers
+        self._options = {name: one for name, one in options.items() if name != "pin_memory"}
+        self._pins = bool(options.get("pin_memory"))
         self._order = _EpochOrder(dataset.batches, share)
-        self._processes = None
-        if num_workers > 0:
-            self._processes = _torch().utils.data.DataLoader(
-                _WholeBatches(dataset),
-                batch_size=None,
-                sampler=self._order,
-                num_workers=num_workers,
-                collate_fn=_unchanged,
-                **options,
-            )
+        self._kept: tuple[Iterable[_Sent], _Slots] | None = None
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
@@ -223,13 +219,35 @@ class FrameLoader:
 
     def __iter__(self) -> Iterator[Tensors]:
         """Iterate over the batches of the next epoch."""
-        if self._processes is not None:
-            for batch in self._processes:
-                if len(batch["samples"]):
-                    yield _as_tensors(batch)
+        if self._n_workers == 0:
+            for batch in self._dataset.batches.read_ahead(self._order):
+                yield _as_tensors(batch.arrays())
             return
-        for batch in self._batches.read_ahead(self._order):
-            yield _tensors_of(batch)
+        processes, slots = self._kept or self._start()
+        # If the loop ends early, persistent workers may still write into slots of this epoch.
+        self._kept = None
+        for sent in processes:
+            tensors = slots.receive(sent)
+            if len(tensors["samples"]):
+                yield _pinned(tensors) if self._pins else tensors
+        if self._options.get("persistent_workers"):
+            self._kept = processes, slots
+
+    def _start(self) -> "tuple[Iterable[_Sent], _Slots]":
+        """Make a loader of torch, and the shared memory into which its workers decode."""
+        batches, ahead = self._dataset.batches, self._options.get("prefetch_factor") or 2
+        # Each worker fills some slots ahead, and the loop keeps one while it receives the next.
+        n_slots = self._n_workers * int(str(ahead)) + 3
+        slots = _Slots(n_slots, batches.batch_size * batches.sample_bytes)
+        loader = _torch().utils.data.DataLoader(
+            _WholeBatches(self._dataset, slots),
+            batch_size=None,
+            sampler=_WithSlots(self._order, slots),
+            num_workers=self._n_workers,
+            collate_fn=_unchanged,
+            **self._options,
+        )
+        return loader, slots
 
 
 class _EpochOrder:
@@ -249,14 +267,107 @@ class _EpochOrder:
             yield batch
 
 
+@dataclass(frozen=True)
+class _Sent:
+    """Batch from a worker: arrays, and the shapes of the fields that are in a slot."""
+
+    slot: int | None
+    shapes: Mapping[str, tuple[int, ...]]
+    arrays: "Mapping[str, np.ndarray | Tensor]"
+
+    @classmethod
+    def of(
+        cls, batch: FrameBatch, n: int, slot: int, shapes: Mapping[str, tuple[int, ...]]
+    ) -> "_Sent":
+        """Describe a batch of `n` samples, whose fields were decoded into a slot."""
+        arrays = batch.arrays()
+        if len(batch) < n:  # samples that were left out are not in its arrays
+            return cls(slot, {}, arrays)
+        return cls(slot, shapes, {name: arrays[name] for name in arrays if name not in shapes})
+
+
+class _Slots:
+    """Parts of shared memory, each for a batch; a slot is free again when its tensors are gone.
+
+    New shared memory for each batch would take as long as decoding it. If the loop keeps so many
+    batches that no slot is free, workers use new memory.
+    """
+
+    def __init__(self, n: int, n_bytes: int):
+        self._memory = [_shared_tensor((-(-n_bytes // 4),)) for _ in range(n)]
+        self._free = deque(range(n))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"_memory": self._memory}
+
+    def take(self) -> int | None:
+        """Take a free slot; None if there is none."""
+        return self._free.popleft() if self._free else None
+
+    def memory(self, slot: int) -> np.ndarray:
+        """Return the memory of a slot as float32."""
+        return self._memory[slot].numpy()
+
+    def receive(self, sent: _Sent) -> Tensors:
+        """Return the tensors of a batch; its slot is free when none of them is in use."""
+        found, used = _as_tensors(sent.arrays), 0
+        if sent.slot is None:
+            return found
+        users = len(sent.shapes)
+        if not users:
+            self._free.append(sent.slot)
+        left = [users]
+        for name, shape in sent.shapes.items():
+            n = math.prod(shape)
+            values = self.memory(sent.slot)[used : used + n].reshape(shape)
+            used += n
+            # The tensor and all of its views refer to this array, and to no other of the slot.
+            weakref.finalize(values, self._release, sent.slot, left).atexit = False
+            found[name] = _torch().from_numpy(values)
+        return found
+
+    def _release(self, slot: int, left: list[int]) -> None:
+        """Count a field of a slot that is no longer in use."""
+        left[0] -= 1
+        if left[0] == 0:
+            self._free.append(slot)
+
+
+class _WithSlots:
+    """Sampler that adds a free slot to the samples of each batch, when a worker gets them."""
+
+    def __init__(self, order: _EpochOrder, slots: _Slots):
+        self._order, self._slots = order, slots
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, int | None]]:
+        for samples in self._order:
+            yield samples, self._slots.take()
+
+
 class _WholeBatches:
     """Dataset whose items are batches, for worker processes."""
 
-    def __init__(self, dataset: FrameDataset):
-        self._dataset = dataset
+    def __init__(self, dataset: FrameDataset, slots: _Slots):
+        self._dataset, self._slots = dataset, slots
 
-    def __getitem__(self, samples: np.ndarray) -> "Mapping[str, np.ndarray | Tensor]":
-        return self._dataset.read(samples)
+    def __getitem__(self, chosen: tuple[np.ndarray, int | None]) -> _Sent:
+        """Decode a batch, into a slot if there is one."""
+        samples, slot = chosen
+        if slot is None:
+            return _Sent(None, {}, self._dataset.read(samples))
+        memory, shapes, used = self._slots.memory(slot), dict[str, tuple[int, ...]](), 0
+
+        def allocate(field: str, shape: tuple[int, ...]) -> np.ndarray:
+            nonlocal used
+            shapes[field], n = shape, math.prod(shape)
+            used += n
+            return memory[used - n : used].reshape(shape)
+
+        batch = self._dataset.batches.read(samples, allocate=allocate)
+        return _Sent.of(batch, len(samples), slot, shapes)
 
 
 def _unchanged(batch: object) -> object:
@@ -264,9 +375,9 @@ def _unchanged(batch: object) -> object:
     return batch
 
 
-def _tensors_of(batch: FrameBatch) -> Tensors:
-    """Convert a batch to tensors that share its memory."""
-    return _as_tensors(batch.arrays())
+def _pinned(tensors: Tensors) -> Tensors:
+    """Copy tensors into memory from which a GPU reads fast."""
+    return {name: one.pin_memory() for name, one in tensors.items()}
 
 
 def _as_tensors(batch: "Mapping[str, np.ndarray | Tensor]") -> Tensors:

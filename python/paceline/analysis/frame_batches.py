@@ -122,6 +122,8 @@ class FrameBatches:
         Number of samples in an epoch.
     n_atoms : int
         Number of atoms of a sample.
+    sample_bytes : int
+        Size of the fields of a sample, bytes.
 
     Raises
     ------
@@ -241,6 +243,11 @@ class FrameBatches:
     def n_atoms(self) -> int:
         """Number of atoms of a sample."""
         return self._reader.trajectories[0].n_atoms
+
+    @property
+    def sample_bytes(self) -> int:
+        """Size of the fields of a sample, bytes."""
+        return self._reader.sample_bytes
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
