@@ -11,6 +11,7 @@ import MDAnalysis as mda
 import numpy as np
 import pytest
 from helpers.object_server import object_server
+from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
@@ -24,7 +25,7 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.trajectory import shuffled_frames
-from paceline.transform import fit, nojump, unwrap, wrap
+from paceline.transform import center, fit, nojump, unwrap, wrap
 
 CA = "name CA"
 FORMATS = ["xtc", "dcd", "trr", "nc", "h5md"]
@@ -162,8 +163,22 @@ class TestValues:
 
         series = paceline.TimeSeries(copied, atoms).run(transforms=transforms)
         expected = series.results.timeseries
-        for batch in batches.epoch(0):
+        for batch in pickle.loads(pickle.dumps(batches)).epoch(0):
             assert np.array_equal(batch.positions[:, 0], expected[batch.frames[:, 0]])
+
+    def test_molecules_are_whole_in_any_frame(self, adk_in_water):
+        universe = paceline.Universe(datafiles.TPR, adk_in_water.trajectory)
+        transforms = [unwrap(), center("protein"), wrap(), fit("name CA")]
+        atoms = universe.select_atoms("protein or resid 220:222")
+        batches = paceline.FrameBatches(atoms, transforms=transforms, batch_size=4)
+
+        def copied(block):
+            return block.positions.copy()
+
+        series = paceline.TimeSeries(copied, atoms).run(transforms=transforms)
+        for batch in pickle.loads(pickle.dumps(batches)).epoch(0):
+            frames = batch.frames[:, 0]
+            assert np.array_equal(batch.positions[:, 0], series.results.timeseries[frames])
 
     def test_fields(self, moving):
         batches = paceline.FrameBatches(
@@ -362,6 +377,24 @@ class TestFeatures:
                 assert np.array_equal(batch.features["first"][row], batch.positions[row, :, 0])
             assert batch.features["table"].shape == (len(batch), 2, 2)
             assert np.allclose(batch.features["table"][..., 0], batch.features["rmsd"])
+
+    def test_types_and_shapes_of_several_trajectories(self, files, tmp_path):
+        given = [(files["gro"], files[name]) for name in ("xtc", "short")]
+        numbers = [np.arange(40), np.arange(7) + 0.5]
+        for batch in paceline.FrameBatches(given, features={"a": numbers}):
+            expected = batch.frames + 0.5 * batch.trajectories[:, None]
+            assert np.array_equal(batch.features["a"], expected)
+        with pytest.raises(ValueError, match=r"short.xtc: expected rows of shape \(2,\), as for"):
+            paceline.FrameBatches(given, features={"a": [np.ones((40, 2)), np.ones((7, 3))]})
+        unreadable = tmp_path / "none.xtc"
+        unreadable.touch()
+        with pytest.warns(PacelineWarning, match="are left out"):
+            batches = paceline.FrameBatches(
+                [(files["gro"], str(unreadable)), *given],
+                features={"a": [np.ones(3), *numbers]},
+                on_error="skip",
+            )
+        assert {0} < {*np.concatenate([one.features["a"].ravel() for one in batches])}
 
     def test_wrong_ones_are_refused(self, files, tmp_path):
         given = (files["gro"], files["xtc"])

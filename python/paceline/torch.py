@@ -153,8 +153,7 @@ class FrameDataset:
         Parameters
         ----------
         num_workers : int
-            Number of worker processes. With 0, threads of this process decode batches ahead, which
-            is faster unless the training itself keeps Python busy.
+            Number of worker processes. With 0, threads of this process decode batches ahead.
         share : pair of int
             Rank and number of processes that train together. Each gets its own batches, and all get
             equally many; remaining batches are left out.

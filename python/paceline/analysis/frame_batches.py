@@ -404,12 +404,14 @@ class _Opener:
                 f"{len(reasons)} of {len(items)} trajectories {left}: "
                 f"{'; '.join(reasons[:NAMED])}{more}"
             )
-        return [
+        sampled = [
             SampledTrajectory(_name_of(item), first.chain, first.source, range(0))
             if one is None
             else one
             for item, one in zip(items, found, strict=True)
         ]
+        _join_features(sampled, first)
+        return sampled
 
     def _open(self, item: Trajectories, known: dict[str, tuple[int, np.ndarray]]) -> _Opened:
         """Open one trajectory; a topology that was read is not read again, unless it is needed."""
@@ -510,6 +512,21 @@ def _name_of(item: Trajectories) -> str:
     if isinstance(item, str | os.PathLike):
         return os.fspath(item)
     return ", ".join(map(str, item[1:])) if isinstance(item, tuple) else repr(item)
+
+
+def _join_features(sampled: Sequence[SampledTrajectory], first: SampledTrajectory) -> None:
+    """Convert features of all trajectories to a common type; raise for rows of other shapes."""
+    for name, rows in first.features.items():
+        for one in sampled:
+            values = one.features.setdefault(name, rows[:0])
+            if values.shape[1:] != rows.shape[1:]:
+                raise ValueError(
+                    f"features[{name!r}] of {one.name}: expected rows of shape {rows.shape[1:]}, "
+                    f"as for {first.name}, found {values.shape[1:]}"
+                )
+        common = np.result_type(*(one.features[name] for one in sampled))
+        for one in sampled:
+            one.features[name] = one.features[name].astype(common, copy=False)
 
 
 def _group_of(one: _Opened, name: str) -> Atoms:
