@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
@@ -234,9 +234,10 @@ class FrameLoader:
 
     def _start(self) -> "tuple[Iterable[_Sent], _Slots]":
         """Make a loader of torch, and the shared memory into which its workers decode."""
-        batches, ahead = self._dataset.batches, self._options.get("prefetch_factor") or 2
+        batches = self._dataset.batches
+        ahead = cast(int, self._options.get("prefetch_factor") or 2)
         # Each worker fills some slots ahead, and the loop keeps one while it receives the next.
-        n_slots = self._n_workers * int(str(ahead)) + 3
+        n_slots = self._n_workers * ahead + 3
         slots = _Slots(n_slots, batches.batch_size * batches.sample_bytes)
         loader = _torch().utils.data.DataLoader(
             _WholeBatches(self._dataset, slots),
