@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from paceline.analysis.correlation import Correlation
     from paceline.analysis.frame_batches import FrameBatches
     from paceline.analysis.functions import RaggedTimeSeries, Reduce, Scan, TimeSeries
+    from paceline.analysis.survey import survey
+    from paceline.analysis.survey_tables import open_survey
     from paceline.analysis.validate import validate
     from paceline.contract.plan import balanced_slices
     from paceline.live_runner import live
@@ -62,10 +64,12 @@ __all__ = [
     "join",
     "live",
     "open",
+    "open_survey",
     "register",
     "run",
     "snapshot",
     "split",
+    "survey",
     "transform",
     "unregister",
     "validate",
@@ -89,9 +93,11 @@ _HOMES = {
     "join": "paceline.split_join",
     "live": "paceline.live_runner",
     "open": "paceline.trajectory.file_trajectory",
+    "open_survey": "paceline.analysis.survey_tables",
     "register": "paceline.mdanalysis.registration",
     "run": "paceline.runner",
     "split": "paceline.split_join",
+    "survey": "paceline.analysis.survey",
     "unregister": "paceline.mdanalysis.registration",
     "validate": "paceline.analysis.validate",
 }

@@ -128,6 +128,16 @@ class Journal:
             self.size += _HEAD.size + len(payload)
             yield payload
 
+    def read(self, offset: int) -> bytes:
+        """Read the record whose payload begins at an offset, again.
+
+        Raises `CheckpointError` for a record that was damaged after it was written.
+        """
+        payload = self._record(offset - _HEAD.size, self.size)
+        if payload is None:
+            raise CheckpointError(f"{self.path}: expected a record at byte {offset}, found none")
+        return payload
+
     def _record(self, offset: int, end: int) -> bytes | None:
         """Read the record at an offset; None if a crash left it incomplete."""
         head = read_at(self._file, _HEAD.size, offset)

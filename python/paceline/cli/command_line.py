@@ -97,6 +97,7 @@ def _groups() -> list[tuple[str, str, list[str]]]:
         ("", "performance_commands", ["advise"]),
         *((PAGES[page], "analysis_commands", names) for page, names in of_pages.items()),
         ("Several analyses at once", "battery_commands", ["analyses", "battery", "run"]),
+        ("Many trajectories", "survey_commands", ["survey"]),
         ("", "energy_commands", ["energy"]),
         ("", "table_commands", ["plot", "surface"]),
         ("", "convergence_commands", ["convergence"]),

@@ -1,0 +1,589 @@
+"""Survey: a battery of analyses over many trajectories, with Parquet tables of all results.
+
+Finished trajectories are appended to a journal, and a run that was killed continues from it. At the
+end, the rows of the journal and of an earlier survey are written to new tables.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from paceline import _core
+from paceline._util.digest import digest
+from paceline._util.files import is_address, new_file, saved_together
+from paceline._util.journal import Journal
+from paceline._util.json_object import JsonObject
+from paceline._util.progress import Progress
+from paceline.analysis.battery import ENERGIES
+from paceline.analysis.battery_file import read_battery_file, toml_of
+from paceline.analysis.default_batteries import Description
+from paceline.analysis.survey_catalogue import SurveyCatalogue, SurveyEntry, read_catalogue
+from paceline.analysis.survey_tables import (
+    FORMAT,
+    LONG,
+    MANIFEST,
+    STATES,
+    TABLES,
+    FoundRows,
+    StoredTables,
+    Survey,
+    TableWriter,
+    need_arrow,
+    rows_of,
+    types_of,
+)
+from paceline.analysis.survey_worker import (
+    DIGITS,
+    SurveyItem,
+    SurveySettings,
+    SurveyWork,
+    SystemResults,
+    analyse,
+    decode,
+    encode,
+    facts_of,
+    state_of,
+)
+from paceline.backends import make_backend
+from paceline.backends.base import Backend
+from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
+from paceline.errors import CheckpointError, UnsupportedError, WorkerError, warn
+from paceline.performance.number_format import many
+from paceline.runner import FramesChosen
+
+#: Journal of a run, and journals of shards.
+JOURNAL, SHARD_JOURNAL = "survey.journal", "shard-{:04d}-of-{:04d}.journal"
+#: Maximum number of trajectories in a task, and size of their files after which a task ends, bytes.
+#: Sending a task takes 1.5 ms, and a trajectory some 5 ms.
+TASK_SYSTEMS, TASK_BYTES = 32, 2**26
+#: Size of a trajectory whose blocks are distributed over the workers, bytes.
+LARGE = 2**29
+#: Maximum number of names in a message.
+NAMED = 3
+
+
+def survey(
+    catalogue: str | os.PathLike,
+    output: str | os.PathLike,
+    *,
+    battery: str | os.PathLike | Mapping[str, Description] | None = None,
+    pattern: str | None = None,
+    topology: str | None = None,
+    layout: str | None = None,
+    series: bool = False,
+    profiles: bool = False,
+    shard: tuple[int, int] | None = None,
+    merge: bool = False,
+    overwrite: bool = False,
+    unwrap: bool = True,
+    start: int | None = None,
+    stop: int | None = None,
+    step: int | None = None,
+    frames: FramesChosen = None,
+    on_error: str = "raise",
+    backend: object = None,
+    n_workers: int | None = None,
+    progress: bool | None = None,
+) -> Survey | None:
+    r"""Analyse many trajectories, and write tables of all results.
+
+    A second call computes only what is new or changed: trajectories whose files, or for which the
+    analyses, the frames or the version of paceline differ. A call that was killed continues. The
+    tables have the same bytes, however often the survey was interrupted, and for any number of
+    workers.
+
+    Parameters
+    ----------
+    catalogue : path-like
+        Table (.csv, .tsv, .parquet, or .toml with [[trajectories]]) with the columns `id`,
+        `topology` and `trajectory` (several trajectories that continue each other are separated by
+        ";"), optionally `replica` and `group`, and any others, which are copied to the results.
+        Paths are relative to the folder of the table. Or a folder or the address of a store, with
+        `pattern`; or HDF5 files, with `layout`.
+    output : path-like
+        Folder for the tables, made if it does not exist.
+    battery : path-like or mapping, optional
+        Analyses: a battery file, or descriptions as for `paceline.analysis.battery.Battery`. By
+        default the usual analyses of the molecules in each system.
+    pattern : str, optional
+        Pattern of the trajectories below the folder, such as "{id}/{replica}/md.xtc". Names in
+        braces become columns.
+    topology : str, optional
+        Pattern of the topologies, such as "{id}/topology.pdb". By default the topology in the
+        folder of the trajectory, or in the nearest folder above it.
+    layout : {"mdcath"}, optional
+        Layout of HDF5 files with several trajectories each.
+    series, profiles : bool
+        Also write tables of the values of all frames, and of residues, distances and so on.
+    shard : (int, int), optional
+        Compute only one of several equal parts of the catalogue, such as (3, 16) for the third of
+        16, in any order or at the same time. A call without `shard` then writes the tables.
+    merge : bool
+        Write the tables of finished shards, and raise an error if trajectories are missing.
+    overwrite : bool
+        Compute everything again, and replace a survey of another catalogue or version.
+    unwrap : bool
+        First make molecules whole for analyses that need it, if the topology has bonds and the
+        frames have a cell.
+    start, stop, step, frames : optional
+        Frames of each trajectory, as for `paceline.run`.
+    on_error : {"raise", "skip"}
+        Treatment of a frame that cannot be read: the trajectory fails, or the frame is left out
+        with a warning in the table.
+    backend : {"processes", "serial", "dask", "mpi"} or object, optional
+        Workers that analyse trajectories, "processes" by default.
+    n_workers : int, optional
+        Number of workers; by default the CPUs that this process may use.
+    progress : bool, optional
+        Show a progress bar; by default on a terminal.
+
+    Returns
+    -------
+    Survey or None
+        The tables; None for a shard.
+
+    Raises
+    ------
+    CheckpointError
+        Another run writes to the folder.
+    FileChangedError
+        A table in the folder was changed after a survey wrote it.
+    UnsupportedError
+        The catalogue or an option is invalid, the folder contains a survey of another catalogue, or
+        pyarrow is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from MDAnalysisTests.datafiles import PSF, DCD, DCD2
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> rows = ["id,topology,trajectory", f"closed,{PSF},{DCD}", f"open,{PSF},{DCD2}"]
+    >>> _ = (folder / "adk.csv").write_text("\n".join(rows))
+    >>> battery = {"rmsd": {"select": "name CA"}}
+    >>> found = paceline.survey(
+    ...     folder / "adk.csv", folder / "tables", battery=battery, backend="serial"
+    ... )
+    >>> found.quantities.select(["id", "quantity", "unit", "verdict"]).to_pylist()[0]
+    {'id': 'closed', 'quantity': 'RMSD', 'unit': 'Å', 'verdict': 'drifting'}
+    """
+    need_arrow("parquet")
+    if backend == "threads":
+        raise UnsupportedError(
+            "a survey opens many files in Python, for which threads wait for each other: use "
+            "backend='processes'"
+        )
+    workers = make_backend("processes" if backend is None else backend, n_workers)
+    with workers.collective_run() as collective:
+        if not collective.is_coordinator:
+            collective.work()
+        else:
+            chosen = read_catalogue(catalogue, pattern=pattern, topology=topology, layout=layout)
+            options = {"start": start, "stop": stop, "step": step, "frames": frames}
+            options = {name: value for name, value in options.items() if value is not None}
+            settings = _settings(
+                SurveySettings(
+                    chosen.folder,
+                    _descriptions(battery),
+                    options | {"on_error": on_error},
+                    unwrap,
+                    series,
+                    profiles,
+                )
+            )
+            with _SurveyRun(
+                chosen, settings, Path(output), shard, overwrite=overwrite and not merge
+            ) as run:
+                if merge:
+                    run.check_complete()
+                else:
+                    run.compute(workers, progress)
+                if shard is None:
+                    run.write()
+        collective.broadcast(lambda: None)
+    return Survey(output) if shard is None else None
+
+
+def _descriptions(battery: object) -> Mapping[str, Description] | None:
+    """Return the descriptions of a battery; None for the default batteries."""
+    if battery is None or isinstance(battery, Mapping):
+        found: Any = battery
+    else:
+        found, groups = read_battery_file(battery)  # type: ignore[arg-type]
+        if groups:
+            raise UnsupportedError(
+                f"{battery} names its own systems, as [groups.{next(iter(groups))}]: remove these "
+                "tables, because a survey analyses the trajectories of its catalogue"
+            )
+    if found is not None and (ENERGIES in found or not found):
+        problem = f"[{ENERGIES}]" if found else "no analyses"
+        raise UnsupportedError(f"the battery of a survey has {problem}: describe analyses only")
+    return found
+
+
+@cache
+def core_digest() -> str:
+    """Digest of the compiled module."""
+    return digest(Path(_core.__file__).read_bytes())[:DIGITS]
+
+
+def _settings(given: SurveySettings) -> SurveySettings:
+    """Add the digest of the settings and of the programs."""
+    about = vars(given) | {"folder": "", "descriptions": _battery_text(given)}
+    return replace(
+        given,
+        digest=digest(FORMAT, _core.__version__, core_digest(), sorted(about.items()))[:DIGITS],
+    )
+
+
+def _battery_text(settings: SurveySettings) -> str:
+    return "default" if settings.descriptions is None else toml_of(settings.descriptions)
+
+
+class _SurveyRun:
+    """One run of a survey: finds what is missing, computes it, and writes the tables."""
+
+    def __init__(
+        self,
+        catalogue: SurveyCatalogue,
+        settings: SurveySettings,
+        folder: Path,
+        shard: tuple[int, int] | None,
+        *,
+        overwrite: bool,
+    ):
+        self._catalogue, self._settings, self._folder = catalogue, settings, folder
+        self._shard = shard
+        self._entries = _part(catalogue.entries, shard)
+        types_of(catalogue)
+        if folder.exists() and not folder.is_dir():
+            raise UnsupportedError(f"{folder} is a file: expected a folder for the tables")
+        self._overwrite = overwrite
+        self._files = ExitStack()
+        self._found = _FoundResults(settings)
+        self._earlier: StoredTables | None = None
+        self._states: dict[str, str] = {}
+
+    def __enter__(self) -> "_SurveyRun":
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = SHARD_JOURNAL.format(*self._shard) if self._shard else JOURNAL
+        try:
+            self._journal = self._files.enter_context(Journal(self._folder / name))
+            self._journals = [self._journal]
+            if self._overwrite:
+                self._journal.rewrite([])
+            else:
+                self._read_earlier()
+            if self._shard is None:
+                for path in sorted(self._folder.glob("shard-*-of-*.journal")):
+                    self._journals.append(self._files.enter_context(Journal(path)))
+                    if self._overwrite:
+                        self._journals[-1].rewrite([])
+            for journal in self._journals:
+                self._found.read(journal)
+        except BaseException:
+            self._files.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._files.close()
+
+    def _read_earlier(self) -> None:
+        """Read the tables of an earlier survey, if there are any."""
+        if not (self._folder / MANIFEST).exists():
+            return
+        earlier = StoredTables(Survey(self._folder))
+        known = earlier.keys()
+        if known and not any(entry.key in known for entry in self._catalogue.entries):
+            raise UnsupportedError(
+                f"{self._folder} contains a survey of other trajectories, such as "
+                f"{next(iter(known))[0]!r}: name another folder, or replace it (--overwrite)"
+            )
+        self._earlier = earlier
+        self._found.add_stored(earlier)
+        try:
+            states = json.loads((self._folder / STATES).read_text(encoding="utf-8"))
+            self._states = states if isinstance(states, dict) else {}
+        except (OSError, ValueError):
+            self._states = {}
+
+    def _missing(self) -> list[SurveyItem]:
+        """Return the entries whose results are missing, or whose files may have changed."""
+        items = []
+        for entry in self._entries:
+            key = self._found.key(entry)
+            if not key or not self._is_unchanged(entry):
+                items.append(SurveyItem(entry, key))
+        return items
+
+    def _is_unchanged(self, entry: SurveyEntry) -> bool:
+        """True if the files have the same sizes and times as when their results were computed."""
+        known = self._found.state(entry) or self._states.get("\t".join(entry.key), "")
+        return bool(known) and known == state_of(entry, self._settings)
+
+    def check_complete(self) -> None:
+        """Raise `UnsupportedError` if results of some entries are missing."""
+        lacking = [entry.name for entry in self._entries if not self._found.has(entry)]
+        if lacking:
+            names = ", ".join(lacking[:NAMED]) + ", …" * (len(lacking) > NAMED)
+            raise UnsupportedError(
+                f"{self._folder}: {many(len(lacking), 'result')} of {len(self._entries):,} are "
+                f"missing ({names}): run the missing shards first"
+            )
+
+    def compute(self, workers: Backend, progress: bool | None) -> None:
+        """Compute what is missing."""
+        items = self._missing()
+        with Progress(len(self._entries), unit="system", show=progress) as bar:
+            bar.skip(len(self._entries) - len(items))
+            try:
+                self._compute(workers, items, bar)
+            except KeyboardInterrupt:
+                left = sum(not self._found.has(entry) for entry in self._entries)
+                warn(
+                    f"{self._folder}: {len(self._entries) - left:,} of {len(self._entries):,} "
+                    "systems are done; the same call continues"
+                )
+                raise
+
+    def _compute(self, workers: Backend, items: Sequence[SurveyItem], bar: Progress) -> None:
+        sizes = [_size_of(item.entry, self._settings) for item in items]
+        is_local = workers.reads_files_of_caller or workers.name == "serial"
+        large = [item for item, size in zip(items, sizes, strict=True) if size > LARGE and is_local]
+        small = [(item, size) for item, size in zip(items, sizes, strict=True) if item not in large]
+        tasks = _batches(small)
+        while True:
+            try:
+                self._run_tasks(workers, tasks, bar)
+                break
+            except WorkerError as error:
+                tasks = self._after_loss(tasks, f"{error}")
+        for item in large:
+            record = encode([analyse(item, self._settings, "threads")])
+            self._add(record, bar)
+
+    def _run_tasks(
+        self, workers: Backend, batches: Sequence[Sequence[SurveyItem]], bar: Progress
+    ) -> None:
+        """Compute batches of trajectories on the workers."""
+        job = FunctionJob("survey", cloudpickle.dumps(SurveyWork(self._settings)))
+        tasks = [
+            FunctionTask(0, k, k, k, len(items), _name_of(items), list(items))
+            for k, items in enumerate(batches)
+        ]
+        with closing(workers.run([job], tasks)) as results:
+            for result in results:
+                if isinstance(result, BlockResult) and result.values is not None:
+                    self._add(result.values[0], bar)
+
+    def _add(self, record: bytes, bar: Progress) -> None:
+        """Store the results of some trajectories."""
+        self._journal.append(record)
+        bar.add(self._found.add(self._journal, record))
+
+    def _after_loss(
+        self, batches: Sequence[Sequence[SurveyItem]], message: str
+    ) -> list[list[SurveyItem]]:
+        """Return what is left after workers were killed; a trajectory that kills them fails."""
+        left = [item for items in batches for item in items if not self._found.has_new(item.entry)]
+        guilty = [item for item in left if f" {_name_of([item])}:" in message]
+        if guilty and all(len(items) == 1 for items in batches):
+            for item in guilty:
+                facts = facts_of(item.entry, self._settings)
+                record = encode([SystemResults(facts, failures=[["", "WorkerError", message]])])
+                self._journal.append(record)
+                self._found.add(self._journal, record)
+            left = [item for item in left if item not in guilty]
+        elif all(len(items) == 1 for items in batches):
+            raise WorkerError(message)
+        return [[item] for item in left]
+
+    def write(self) -> None:
+        """Write the tables, and delete the journals."""
+        if self._earlier is not None and not self._found.has_records and self._is_same_survey():
+            for journal in self._journals:
+                journal.remove()
+            return
+        names = [name for name in TABLES if name not in LONG or vars(self._settings)[name]]
+        with saved_together(self._remove_journals) as saving:
+            writer = TableWriter(self._folder, self._catalogue, names)
+            tables = writer.write(self._found.rows)
+            unused = set(TABLES) - set(names)
+            saving.replace([self._folder / f"{name}.parquet" for name in unused])
+            with new_file(self._folder / STATES, overwrite=True) as file:
+                json.dump(self._new_states(), file, indent=0, sort_keys=True, ensure_ascii=False)
+            with new_file(self._folder / MANIFEST, overwrite=True) as file:
+                json.dump(self._manifest(tables), file, indent=2, ensure_ascii=False)
+                file.write("\n")
+
+    def _remove_journals(self) -> None:
+        for journal in self._journals:
+            journal.remove()
+
+    def _is_same_survey(self) -> bool:
+        """True if the earlier tables contain exactly the entries of the catalogue, in order."""
+        assert self._earlier is not None
+        facts = self._earlier.survey.facts
+        same = facts["catalogue"]["digest"] == self._catalogue.digest
+        return bool(same and facts["settings"]["digest"] == self._settings.digest)
+
+    def _new_states(self) -> dict[str, str]:
+        """Return the states of the files of all entries, by id and replica."""
+        return {
+            "\t".join(entry.key): self._found.state(entry)
+            or self._states.get("\t".join(entry.key), "")
+            for entry in self._catalogue.entries
+        }
+
+    def _manifest(self, tables: Mapping[str, JsonObject]) -> JsonObject:
+        settings = self._settings
+        options = {name: f"{value}" for name, value in settings.options.items()}
+        return {
+            "format": FORMAT,
+            "paceline": _core.__version__,
+            "core": core_digest(),
+            "catalogue": {
+                "folder": self._catalogue.folder,
+                "systems": len(self._catalogue.entries),
+                "digest": self._catalogue.digest,
+            },
+            "settings": {
+                "digest": settings.digest,
+                "battery": _battery_text(settings),
+                "options": options,
+                "unwrap": settings.unwrap,
+            },
+            "tables": dict(tables),
+        }
+
+
+class _FoundResults:
+    """Results of all trajectories: of an earlier survey, and of journals."""
+
+    def __init__(self, settings: SurveySettings):
+        self._settings = settings
+        self._stored: StoredTables | None = None
+        self._keys: dict[tuple[str, str], str] = {}
+        self._states: dict[tuple[str, str], str] = {}
+        #: Journal, offset of the record and number in the record, by id and replica.
+        self._places: dict[tuple[str, str], tuple[Journal, int, int]] = {}
+        self._record: tuple[tuple[str, int], list[SystemResults]] = ("", 0), []
+
+    def add_stored(self, stored: StoredTables) -> None:
+        """Add the results of an earlier survey that were computed with the same settings."""
+        self._stored = stored
+        begin = f"{self._settings.digest}-"
+        self._keys = {
+            key: facts["key"]
+            for key, facts in stored.keys().items()
+            if facts["key"].startswith(begin)
+        }
+
+    def read(self, journal: Journal) -> None:
+        """Add the results in a journal."""
+        for record in journal.records():
+            self.add(journal, record)
+
+    def add(self, journal: Journal, record: bytes) -> int:
+        """Add the results in the last record of a journal; return the number of trajectories."""
+        found = _decode(journal, record)
+        for k, one in enumerate(found):
+            key = one.facts["id"], one.facts["replica"]
+            settings, _, content = one.facts["key"].partition("-")
+            if content and settings != self._settings.digest:
+                continue
+            self._states[key] = one.facts["state"]
+            if not one.facts["unchanged"]:
+                self._keys[key] = one.facts["key"]
+                self._places[key] = journal, journal.size - len(record), k
+        return len(found)
+
+    def key(self, entry: SurveyEntry) -> str:
+        """Return the key of the results of a trajectory; empty if there are none."""
+        return self._keys.get(entry.key, "")
+
+    def state(self, entry: SurveyEntry) -> str:
+        """Return the state of the files when they were read by this run or its predecessors."""
+        return self._states.get(entry.key, "")
+
+    def has(self, entry: SurveyEntry) -> bool:
+        """True if there are results, or a failure, of a trajectory."""
+        return entry.key in self._keys
+
+    def has_new(self, entry: SurveyEntry) -> bool:
+        """True if a journal has results of a trajectory."""
+        return entry.key in self._states
+
+    @property
+    def has_records(self) -> bool:
+        """True if a journal has results of any trajectory."""
+        return bool(self._states)
+
+    def rows(self, entry: SurveyEntry) -> FoundRows:
+        """Return the rows of one trajectory."""
+        place = self._places.get(entry.key)
+        if place is None:
+            assert self._stored is not None
+            return self._stored.rows(entry.key)
+        journal, offset, k = place
+        if self._record[0] != (journal.path, offset):
+            self._record = (journal.path, offset), decode(journal.read(offset))
+        return rows_of(self._record[1][k])
+
+
+def _decode(journal: Journal, record: bytes) -> list[SystemResults]:
+    """Decode a record without its long tables; raise `CheckpointError` for other content."""
+    try:
+        return decode(record, long=False)
+    except (ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(
+            f"{journal.path}: expected results of a survey, found another record ({error}); "
+            "delete the file to begin anew"
+        ) from error
+
+
+def _part(entries: Sequence[SurveyEntry], shard: tuple[int, int] | None) -> Sequence[SurveyEntry]:
+    """Return the entries of a shard: adjacent ones, because these often share a topology."""
+    if shard is None:
+        return entries
+    number, count = shard
+    if not 1 <= number <= count:
+        raise UnsupportedError(f"shard {number}/{count}: expected a number from 1 to {count}")
+    return entries[len(entries) * (number - 1) // count : len(entries) * number // count]
+
+
+def _size_of(entry: SurveyEntry, settings: SurveySettings) -> int:
+    """Return the size of the trajectory files, bytes; 0 if it is unknown."""
+    total = 0
+    for name in entry.trajectories:
+        path = settings.path(name)
+        if not is_address(path) and os.path.isfile(path):
+            total += os.path.getsize(path)
+    return total
+
+
+def _batches(items: Sequence[tuple[SurveyItem, int]]) -> list[list[SurveyItem]]:
+    """Group adjacent trajectories into tasks."""
+    batches: list[list[SurveyItem]] = []
+    n_bytes = 0
+    for item, size in items:
+        if not batches or len(batches[-1]) == TASK_SYSTEMS or n_bytes > TASK_BYTES:
+            batches.append([])
+            n_bytes = 0
+        batches[-1].append(item)
+        n_bytes += size
+    return batches
+
+
+def _name_of(items: Sequence[SurveyItem]) -> str:
+    """Name a task in error messages."""
+    first = items[0].entry.name
+    return first if len(items) == 1 else f"{first} and {len(items) - 1} more"

@@ -1,0 +1,330 @@
+"""Catalogues of surveys: which trajectories belong to which topologies, replicas and groups.
+
+A catalogue is a table (CSV, TSV, TOML, Parquet), a folder with a pattern of paths, or HDF5 files of
+a known layout.
+"""
+
+import csv
+import glob
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from paceline._util.digest import digest
+from paceline._util.files import is_address
+from paceline.errors import UnsupportedError
+from paceline.hdf5 import mdcath
+from paceline.performance.number_format import joined
+from paceline.trajectory.open import files_named
+
+#: Columns of a catalogue that have a meaning; all other columns are copied to the results.
+TRAJECTORIES = ("trajectory", "trajectories")
+KNOWN = ("id", "replica", "group", "topology", *TRAJECTORIES)
+#: Separator of several trajectories in a cell of text.
+SEPARATOR = ";"
+#: Extensions of topologies that are looked for beside trajectories, in order of preference.
+TOPOLOGIES = (".tpr", ".psf", ".prmtop", ".parm7", ".top", ".gro", ".pdb", ".cif", ".mol2")
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class SurveyEntry:
+    """One trajectory of a survey.
+
+    Paths are as in the catalogue, relative to its folder. `options` are keywords of the Universe.
+    `columns` are further values of the catalogue.
+    """
+
+    id: str
+    topology: str
+    trajectories: tuple[str, ...]
+    replica: str = ""
+    group: str = ""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Name in messages: the id, and the replica if there is one."""
+        return f"{self.id} ({self.replica})" if self.replica else self.id
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Id and replica, which only one entry of a catalogue has."""
+        return self.id, self.replica
+
+
+@dataclass(frozen=True)
+class SurveyCatalogue:
+    """Entries in order, and the folder to which their paths are relative."""
+
+    folder: str
+    entries: Sequence[SurveyEntry]
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the further columns, in order."""
+        return list(dict.fromkeys(chain.from_iterable(one.columns for one in self.entries)))
+
+    @property
+    def digest(self) -> str:
+        """Digest of all entries."""
+        return digest(
+            *((*one.key, one.group, one.topology, one.trajectories) for one in self.entries),
+            *(sorted({**one.columns, **one.options}.items()) for one in self.entries),
+        )
+
+    def path(self, name: str) -> str:
+        """Return the path or address of a file that an entry names."""
+        return name if is_address(name) else os.path.join(self.folder, name)
+
+
+def read_catalogue(
+    source: str | os.PathLike,
+    *,
+    pattern: str | None = None,
+    topology: str | None = None,
+    layout: str | None = None,
+) -> SurveyCatalogue:
+    """Read a catalogue; see `paceline.survey` for the arguments.
+
+    Raises `UnsupportedError` for a catalogue without entries, with a missing column, a value of a
+    wrong type, or two entries of the same id and replica.
+    """
+    name = os.fspath(source)
+    if layout is not None:
+        if layout not in LAYOUTS:
+            raise UnsupportedError(f"layout {layout!r}: expected one of {', '.join(LAYOUTS)}")
+        found = LAYOUTS[layout](name)
+    elif pattern is not None:
+        found = _from_pattern(name, pattern, topology)
+    elif os.path.isdir(name):
+        raise UnsupportedError(
+            f"{name} is a folder: set a pattern of its trajectories (--pattern), such as "
+            "'{id}/{replica}/md.xtc'"
+        )
+    else:
+        folder = os.path.abspath(os.path.dirname(name))
+        rows = _rows_of(name)
+        found = SurveyCatalogue(folder, [_entry(name, k, row) for k, row in enumerate(rows, 1)])
+    if not found.entries:
+        raise UnsupportedError(f"{name}: expected at least one trajectory, found none")
+    _check_keys(name, found.entries)
+    return found
+
+
+def _check_keys(name: str, entries: Sequence[SurveyEntry]) -> None:
+    """Raise `UnsupportedError` if two entries have the same id and replica."""
+    known: dict[tuple[str, str], int] = {}
+    for number, entry in enumerate(entries, start=1):
+        if (before := known.setdefault(entry.key, number)) != number:
+            raise UnsupportedError(
+                f"{name}: rows {before} and {number} have the same id and replica, "
+                f"{entry.name!r}: each trajectory needs its own"
+            )
+
+
+def _rows_of(name: str) -> list[dict[str, Any]]:
+    """Read the rows of a catalogue as dictionaries."""
+    ending = os.path.splitext(name)[1].lower()
+    if ending in (".csv", ".tsv"):
+        return _text_rows(name, "," if ending == ".csv" else "\t")
+    if ending == ".toml":
+        return _toml_rows(name)
+    if ending == ".parquet":
+        from paceline.analysis.survey_tables import need_arrow
+
+        parquet = need_arrow("parquet")
+        return parquet.read_table(name).to_pylist()
+    raise UnsupportedError(
+        f"{name}: expected a catalogue as .csv, .tsv, .toml or .parquet, or a folder with a pattern"
+    )
+
+
+def _text_rows(name: str, delimiter: str) -> list[dict[str, Any]]:
+    """Read rows of text; columns of numbers become numbers, except those with a meaning."""
+    with open(name, encoding="utf-8-sig", newline="") as file:
+        lines = (line for line in file if not line.startswith("#"))
+        titles, *cells = [*csv.reader(lines, delimiter=delimiter)] or [[]]
+    for number, row in enumerate(cells, start=1):
+        if len(row) != len(titles):
+            raise UnsupportedError(
+                f"{name}: row {number} has {len(row)} cells, but there are {len(titles)} titles"
+            )
+    if len(set(titles)) < len(titles):
+        twice = next(title for k, title in enumerate(titles) if title in titles[:k])
+        raise UnsupportedError(f"{name}: two columns have the title {twice!r}")
+    columns = {
+        title: [*column] if title in KNOWN else _numbers(column)
+        for title, column in zip(titles, zip(*cells, strict=True), strict=cells != [])
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _numbers(cells: Sequence[str]) -> list[Any]:
+    """Convert a column to whole numbers or numbers if all cells allow it."""
+    for kind in (int, float):
+        try:
+            return [kind(cell) for cell in cells]
+        except ValueError:
+            continue
+    return [*cells]
+
+
+def _toml_rows(name: str) -> list[dict[str, Any]]:
+    """Read tables [[trajectories]] of a TOML file."""
+    with open(name, "rb") as file:
+        try:
+            found = tomllib.load(file)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UnsupportedError(f"{name}: not valid TOML: {error}") from None
+    rows = found.get("trajectories")
+    if found.keys() != {"trajectories"} or not isinstance(rows, list):
+        raise UnsupportedError(
+            f"{name}: expected tables [[trajectories]], found {', '.join(found) or 'none'}"
+        )
+    return rows
+
+
+def _entry(name: str, number: int, row: object) -> SurveyEntry:
+    """Check one row of a catalogue."""
+    where = f"{name}: row {number}"
+    if not isinstance(row, dict):
+        raise UnsupportedError(f"{where}: expected columns by name, found {row!r}")
+    given = {key: value for key, value in row.items() if value is not None}
+    lacking = [key for key in ("id", "topology") if given.get(key, "") == ""]
+    several = [key for key in TRAJECTORIES if given.get(key, "") not in ("", [])]
+    if lacking or len(several) != 1:
+        lacking += [] if several else ["trajectory"]
+        problem = f"lacks {joined(lacking)}" if lacking else f"has {joined(several)}"
+        raise UnsupportedError(f"{where}: {problem}; expected id, topology and trajectory")
+    trajectories = given.pop(several[0])
+    if isinstance(trajectories, str):
+        trajectories = [one.strip() for one in trajectories.split(SEPARATOR)]
+    texts = {key: given.pop(key, "") for key in ("id", "topology", "replica", "group")}
+    for key, value in [*texts.items(), *((several[0], one) for one in trajectories)]:
+        if not isinstance(value, str) and (key in ("topology", *TRAJECTORIES) or not _is_id(value)):
+            raise UnsupportedError(f"{where}: {key}: expected a text, found {value!r}")
+    for key, value in given.items():
+        if not isinstance(value, str | int | float):
+            raise UnsupportedError(f"{where}: {key}: expected a text or number, found {value!r}")
+    given = {key: value for key, value in given.items() if key not in TRAJECTORIES}
+    return SurveyEntry(
+        f"{texts['id']}",
+        texts["topology"],
+        tuple(trajectories),
+        f"{texts['replica']}",
+        f"{texts['group']}",
+        given,
+    )
+
+
+def _is_id(value: object) -> bool:
+    """True for a whole number, which may name a system or a replica."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _from_pattern(root: str, pattern: str, topology: str | None) -> SurveyCatalogue:
+    """List the trajectories below a folder or address whose paths match a pattern."""
+    names = _FIELD.findall(pattern)
+    if "id" not in names:
+        raise UnsupportedError(
+            f"pattern {pattern!r}: expected {{id}} in it, such as '{{id}}/{{replica}}/md.xtc'"
+        )
+    if unknown := [key for key in _FIELD.findall(topology or "") if key not in names]:
+        raise UnsupportedError(
+            f"topology {topology!r}: {{{unknown[0]}}} is not in the pattern {pattern!r}"
+        )
+    root = root.rstrip("/") if is_address(root) else os.path.abspath(root)
+    matches = re.compile(_regular_expression(pattern))
+    try:
+        paths = files_named(f"{root}/{_FIELD.sub('*', pattern)}")
+    except FileNotFoundError:
+        paths = []
+    entries = []
+    for path in paths:
+        inner = os.fspath(path)[len(root) :].lstrip("/\\").replace(os.sep, "/")
+        found = matches.fullmatch(inner)
+        if found is None:
+            continue
+        values = found.groupdict()
+        beside = topology.format(**values) if topology else _topology_beside(root, inner)
+        name, replica, group = (values.pop(key, "") for key in ("id", "replica", "group"))
+        entries.append(SurveyEntry(name, beside, (inner,), replica, group, values))
+    if not entries:
+        raise UnsupportedError(f"{root}: no file matches the pattern {pattern!r}")
+    return SurveyCatalogue(root, entries)
+
+
+def _regular_expression(pattern: str) -> str:
+    """Return the regular expression of a pattern; a name that occurs twice must be equal."""
+    parts, known = [], set()
+    for k, piece in enumerate(_FIELD.split(pattern)):
+        if k % 2 == 0:
+            parts.append("[^/]*".join(map(re.escape, piece.split("*"))))
+        else:
+            parts.append(f"(?P={piece})" if piece in known else f"(?P<{piece}>[^/]+)")
+            known.add(piece)
+    return "".join(parts)
+
+
+def _topology_beside(root: str, trajectory: str) -> str:
+    """Return the topology in the folder of a trajectory, or in the nearest folder above it."""
+    if is_address(root):
+        raise UnsupportedError(
+            f"{root}: set the topology's pattern (--topology), such as '{{id}}/topology.pdb'"
+        )
+    folder = os.path.dirname(trajectory)
+    while True:
+        names = sorted(os.listdir(os.path.join(root, folder)))
+        for ending in TOPOLOGIES:
+            found = [name for name in names if name.lower().endswith(ending)]
+            if len(found) > 1:
+                raise UnsupportedError(
+                    f"{os.path.join(root, folder)}: it contains several topologies "
+                    f"({found[0]}, {found[1]}): set the pattern of topologies (--topology)"
+                )
+            if found:
+                return "/".join(filter(None, (folder, found[0])))
+        if not folder:
+            raise UnsupportedError(
+                f"{os.path.join(root, trajectory)}: no topology in its folder or above: set the "
+                "pattern of topologies (--topology), such as '{id}/topology.pdb'"
+            )
+        folder = os.path.dirname(folder)
+
+
+def _mdcath_entries(source: str) -> SurveyCatalogue:
+    """List the trajectories of mdCATH files: one for each domain, temperature and replica."""
+    is_folder = os.path.isdir(source)
+    folder = os.path.abspath(source if is_folder else os.path.dirname(source))
+    names = [os.path.abspath(name) for name in _hdf5_files(source, is_folder)]
+    entries = [
+        SurveyEntry(
+            id=f"{one.domain}.{one.temperature}",
+            topology=f"{os.path.relpath(name, folder)}{mdcath.SEPARATOR}{one.atoms}",
+            trajectories=(os.path.relpath(name, folder),),
+            replica=one.replica,
+            group=one.temperature,
+            columns={"domain": one.domain, "temperature": int(one.temperature)},
+            options={"dataset": one.positions, "dt": mdcath.INTERVAL},
+        )
+        for name in names
+        for one in mdcath.list_trajectories(name)
+    ]
+    return SurveyCatalogue(folder, entries)
+
+
+def _hdf5_files(source: str, is_folder: bool) -> list[str]:
+    """List the HDF5 files of a folder, or those that a pattern names."""
+    if is_folder:
+        source = os.path.join(glob.escape(source), "*.h5")
+    return files_named(source)
+
+
+#: Functions that list the trajectories of HDF5 files, by the name of their layout.
+LAYOUTS: Mapping[str, Callable[[str], SurveyCatalogue]] = {"mdcath": _mdcath_entries}

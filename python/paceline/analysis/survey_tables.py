@@ -1,0 +1,523 @@
+"""Parquet tables of a survey: their columns, how they are written, and how they are read.
+
+Rows are in the order of the catalogue. A row group contains the rows of `WINDOW` trajectories, so
+that equal rows give equal bytes, whatever the order in which trajectories were analysed. The
+manifest `survey.json` lists the tables with their digests.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from paceline._util.files import new_file
+from paceline._util.json_object import JsonObject
+from paceline.analysis.survey_catalogue import SurveyCatalogue, SurveyEntry
+from paceline.analysis.survey_worker import QUANTITY, SystemResults
+from paceline.errors import FileChangedError, UnsupportedError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+#: Name and version of the layout; the version increases when columns change.
+FORMAT = "paceline survey 1"
+MANIFEST = "survey.json"
+#: File with sizes and times of input files, by which a later run recognises unchanged files.
+STATES = "states.json"
+#: Number of trajectories whose rows are one row group.
+WINDOW = 1000
+#: Types of the columns of each table, after the columns of the catalogue.
+TABLES: Mapping[str, Mapping[str, str]] = {
+    "systems": {
+        "topology": "string",
+        "trajectory": "string",
+        "key": "string",
+        "n_atoms": "int64",
+        "n_frames": "int64",
+        "n_analysed": "int64",
+        "first_time": "double",
+        "last_time": "double",
+        "n_quantities": "int64",
+        "n_series": "int64",
+        "n_profiles": "int64",
+        "n_failures": "int64",
+        "n_warnings": "int64",
+    },
+    "quantities": {
+        name: "string" if value == "" else "int64" if name == "n" else "double"
+        for name, value in QUANTITY.items()
+    },
+    "series": {
+        **dict.fromkeys(("analysis", "quantity", "unit"), "string"),
+        **{"frame": "int64", "time": "double", "value": "double"},
+    },
+    "profiles": {
+        **dict.fromkeys(("analysis", "quantity", "unit", "x_name", "label"), "string"),
+        **{"x": "double", "value": "double"},
+    },
+    "failures": dict.fromkeys(("analysis", "kind", "message"), "string"),
+    "warnings": dict.fromkeys(("analysis", "message"), "string"),
+}
+#: Tables with the columns of the catalogue; the others only have id and replica.
+WITH_COLUMNS = ("systems", "quantities", "failures")
+#: Tables that are made on request.
+LONG = ("series", "profiles")
+
+
+def need_arrow(module: str = "") -> Any:
+    """Import pyarrow, or a module of it; raise `UnsupportedError` if it is not installed."""
+    try:
+        return import_module(f"pyarrow.{module}" if module else "pyarrow")
+    except ImportError:
+        raise UnsupportedError(
+            "surveys and Parquet tables need pyarrow: pip install 'paceline[arrow]'"
+        ) from None
+
+
+class FoundRows(NamedTuple):
+    """Rows of one trajectory: of each table, its own columns as an Arrow table.
+
+    Tables that are missing have no rows.
+    """
+
+    facts: JsonObject
+    tables: Mapping[str, "pyarrow.Table"]
+
+
+class Survey:
+    """Tables of a finished survey.
+
+    Attributes
+    ----------
+    folder : pathlib.Path
+        Folder of the tables.
+    facts : dict
+        Content of the manifest: settings, versions, and tables with their digests.
+
+    Raises
+    ------
+    UnsupportedError
+        The folder contains no survey, or a survey of another version.
+
+    See Also
+    --------
+    paceline.open_survey : Open a survey.
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        self.folder = Path(folder)
+        self.facts = read_manifest(self.folder)
+
+    def __repr__(self) -> str:
+        counts = (f"{one['rows']:,} {name}" for name, one in self.facts["tables"].items())
+        return f"<Survey {self.folder}: {', '.join(counts)}>"
+
+    def path(self, table: str) -> Path:
+        """Return the path of a table.
+
+        Parameters
+        ----------
+        table : str
+            Name of the table.
+
+        Returns
+        -------
+        pathlib.Path
+            Path of the Parquet file.
+
+        Raises
+        ------
+        UnsupportedError
+            The survey lacks the table.
+        """
+        if table not in self.facts["tables"]:
+            known = ", ".join(self.facts["tables"])
+            advice = f"; run the survey with {table}=True (--{table})" if table in LONG else ""
+            raise UnsupportedError(f"{self.folder} has no table {table!r}; it has {known}{advice}")
+        return self.folder / f"{table}.parquet"
+
+    def table(self, name: str) -> "pyarrow.Table":
+        """Read a table, and check that it is the one that the survey wrote.
+
+        Parameters
+        ----------
+        name : {"systems", "quantities", "failures", "warnings", "series", "profiles"}
+            Name of the table.
+
+        Returns
+        -------
+        pyarrow.Table
+            The table; `to_pandas()` converts it, `polars.from_arrow` and DuckDB read it.
+
+        Raises
+        ------
+        FileChangedError
+            The file was changed after the survey wrote it.
+        UnsupportedError
+            The survey lacks the table, or pyarrow is not installed.
+        """
+        parquet = need_arrow("parquet")
+        self.check(name)
+        return parquet.read_table(self.path(name))
+
+    def check(self, name: str) -> None:
+        """Raise `FileChangedError` if a table is not the one that the survey wrote.
+
+        Parameters
+        ----------
+        name : str
+            Name of the table.
+        """
+        path, expected = self.path(name), self.facts["tables"][name]["sha256"]
+        found = _digest_of(path)
+        if found != expected:
+            raise FileChangedError(
+                f"{path}: expected SHA-256 {expected}, as in {MANIFEST}, found {found}: the table "
+                "was changed after the survey wrote it; delete it and run the survey again"
+            )
+
+    @property
+    def systems(self) -> "pyarrow.Table":
+        """Trajectories: files, numbers of atoms and frames, times (ps), number of failures."""
+        return self.table("systems")
+
+    @property
+    def quantities(self) -> "pyarrow.Table":
+        """Mean, 95 % interval and verdict of each quantity of each trajectory."""
+        return self.table("quantities")
+
+    @property
+    def series(self) -> "pyarrow.Table":
+        """Values of all frames, with times in ps."""
+        return self.table("series")
+
+    @property
+    def profiles(self) -> "pyarrow.Table":
+        """Values of residues, distances and so on."""
+        return self.table("profiles")
+
+    @property
+    def failures(self) -> "pyarrow.Table":
+        """Trajectories and analyses without results, with the reasons."""
+        return self.table("failures")
+
+    @property
+    def warnings(self) -> "pyarrow.Table":
+        """Warnings of each trajectory."""
+        return self.table("warnings")
+
+
+def open_survey(folder: str | os.PathLike) -> Survey:
+    """Open the tables of a survey.
+
+    Parameters
+    ----------
+    folder : path-like
+        Folder that `paceline.survey` or ``paceline survey`` wrote.
+
+    Returns
+    -------
+    Survey
+        Its tables as attributes, which are Arrow tables: `systems`, `quantities`, `failures`,
+        `warnings`, and on request `series` and `profiles`.
+
+    Raises
+    ------
+    UnsupportedError
+        The folder contains no survey, or a survey of another version.
+    """
+    return Survey(folder)
+
+
+def read_manifest(folder: Path) -> JsonObject:
+    """Read the manifest of a survey; raise `UnsupportedError` if it is missing or unknown."""
+    path = folder / MANIFEST
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UnsupportedError(f"{folder}: expected a survey, but {MANIFEST} is missing") from None
+    except ValueError as error:
+        raise UnsupportedError(f"{path}: not valid JSON: {error}") from None
+    version = found.get("format") if isinstance(found, dict) else None
+    if version != FORMAT:
+        raise UnsupportedError(
+            f"{path}: expected {FORMAT!r}, found {version!r}: it belongs to another version of "
+            "paceline; name another folder, or write a new survey (--overwrite)"
+        )
+    return found
+
+
+def _digest_of(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def schema_of(table: str, columns: Mapping[str, str]) -> "pyarrow.Schema":
+    """Return the schema of a table; `columns` are types of the catalogue's columns."""
+    arrow = need_arrow()
+    types = {"id": "string", "replica": "string"}
+    if table in WITH_COLUMNS:
+        types |= {"group": "string", **columns}
+    return arrow.schema(list((types | dict(TABLES[table])).items()))
+
+
+def types_of(catalogue: SurveyCatalogue) -> dict[str, str]:
+    """Return the types of the catalogue's further columns: text, unless all values are numbers."""
+    found = {}
+    for name in catalogue.columns:
+        kinds = {type(one.columns[name]) for one in catalogue.entries if name in one.columns}
+        found[name] = "string"
+        if kinds <= {bool}:
+            found[name] = "bool"
+        elif kinds <= {int}:
+            found[name] = "int64"
+        elif kinds <= {int, float}:
+            found[name] = "double"
+    taken = {"id", "replica", "group"}.union(*(TABLES[name] for name in WITH_COLUMNS))
+    if both := sorted(taken & found.keys()):
+        raise UnsupportedError(
+            f"the catalogue has a column {both[0]!r}, which is a column of the survey's tables: "
+            "give it another name"
+        )
+    return found
+
+
+def rows_of(found: SystemResults) -> FoundRows:
+    """Convert the results of one trajectory to Arrow tables."""
+    arrow = need_arrow()
+
+    def table(name: str, columns: Sequence[Any]) -> Any:
+        types = TABLES[name]
+        arrays = [
+            arrow.array(values, kind, from_pandas=False)
+            for values, kind in zip(columns, types.values(), strict=True)
+        ]
+        return arrow.table(arrays, names=list(types))
+
+    tables = {
+        name: table(name, list(zip(*rows, strict=True)))
+        for name in ("quantities", "failures", "warnings")
+        if (rows := vars(found)[name])
+    }
+    numbers = iter(found.numbers)
+    for name in LONG:
+        parts = []
+        for *texts, n in vars(found)[name]:
+            first, *others = next(numbers)
+            if name == "series":
+                parts.append([*([text] * n for text in texts), first.astype(np.int64), *others])
+            else:
+                labels = texts.pop() or [""] * n
+                parts.append([*([text] * n for text in texts), labels, first, *others])
+        if parts:
+            tables[name] = arrow.concat_tables([table(name, part) for part in parts])
+    return FoundRows(found.facts, tables)
+
+
+class TableWriter:
+    """Writes all tables of a survey, in the order of the catalogue.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Folder of the tables.
+    catalogue : SurveyCatalogue
+        Catalogue.
+    names : sequence of str
+        Names of the tables.
+    """
+
+    def __init__(self, folder: Path, catalogue: SurveyCatalogue, names: Sequence[str]):
+        self._folder, self._catalogue, self._names = folder, catalogue, names
+        self._types = types_of(catalogue)
+
+    def write(self, rows_of_entry: Callable[[SurveyEntry], FoundRows]) -> dict[str, JsonObject]:
+        """Write the rows of all entries; return digest and number of rows of each table.
+
+        The files have their final names when the outer `saved_together` ends.
+        """
+        arrow, parquet = need_arrow(), need_arrow("parquet")
+        schemas = {name: schema_of(name, self._types) for name in self._names}
+        counts = dict.fromkeys(self._names, 0)
+        with ExitStack() as files:
+            outputs = {
+                name: files.enter_context(
+                    new_file(self._folder / f"{name}.parquet", overwrite=True, binary=True)
+                )
+                for name in self._names
+            }
+            hashes = {name: _Hashing(output) for name, output in outputs.items()}
+            writers = {
+                name: parquet.ParquetWriter(
+                    arrow.PythonFile(hashes[name], mode="w"), schemas[name], compression="zstd"
+                )
+                for name in self._names
+            }
+            for window in _windows(self._catalogue.entries):
+                found = [rows_of_entry(entry) for entry in window]
+                for name in self._names:
+                    table = self._window(name, schemas[name], window, found)
+                    counts[name] += len(table)
+                    if len(table):
+                        writers[name].write_table(table, row_group_size=len(table))
+            for writer in writers.values():
+                writer.close()
+        return {
+            name: {"rows": counts[name], "sha256": hashes[name].hexdigest()} for name in self._names
+        }
+
+    def _window(
+        self,
+        name: str,
+        schema: "pyarrow.Schema",
+        entries: Sequence[SurveyEntry],
+        found: Sequence[FoundRows],
+    ) -> "pyarrow.Table":
+        """Join the rows of some entries, with the columns of the catalogue before them."""
+        arrow = need_arrow()
+        if name == "systems":
+            own = _systems(entries, found)
+            counts = [1] * len(entries)
+        else:
+            parts = [one.tables[name] for one in found if name in one.tables]
+            counts = [len(one.tables[name]) if name in one.tables else 0 for one in found]
+            if not parts:
+                return schema.empty_table()
+            own = arrow.concat_tables(parts)
+        which = np.repeat(np.arange(len(entries)), counts)
+        columns = {}
+        for field in schema:
+            if field.name in own.column_names:
+                columns[field.name] = own[field.name].combine_chunks()
+                continue
+            values = [_value(entry, field.name, f"{field.type}") for entry in entries]
+            columns[field.name] = arrow.array(values, field.type).take(arrow.array(which))
+        return arrow.table(columns, schema=schema)
+
+
+def _value(entry: SurveyEntry, name: str, kind: str) -> Any:
+    """Return the value of a catalogue's column, or None."""
+    if name in ("id", "replica", "group"):
+        return vars(entry)[name]
+    value = entry.columns.get(name)
+    return f"{value}" if kind == "string" and value is not None else value
+
+
+def _systems(entries: Sequence[SurveyEntry], found: Sequence[FoundRows]) -> "pyarrow.Table":
+    """Make rows of the table of systems."""
+    arrow = need_arrow()
+    columns: dict[str, list[Any]] = {name: [] for name in TABLES["systems"]}
+    for entry, one in zip(entries, found, strict=True):
+        facts = one.facts | {
+            "topology": entry.topology,
+            "trajectory": ";".join(entry.trajectories),
+        }
+        facts |= {
+            f"n_{name}": len(one.tables[name]) if name in one.tables else 0
+            for name in TABLES
+            if name != "systems"
+        }
+        for name, column in columns.items():
+            column.append(facts[name])
+    return arrow.table(
+        [arrow.array(columns[name], kind) for name, kind in TABLES["systems"].items()],
+        names=list(columns),
+    )
+
+
+def _windows(entries: Sequence[SurveyEntry]) -> Iterator[Sequence[SurveyEntry]]:
+    for first in range(0, len(entries), WINDOW):
+        yield entries[first : first + WINDOW]
+
+
+class _Hashing:
+    """File for writing that computes the digest of the bytes that it passes on."""
+
+    def __init__(self, file: Any):
+        self._file, self._sha = file, hashlib.sha256()
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        self._sha.update(data)
+        return int(self._file.write(data))
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def hexdigest(self) -> str:
+        """Return the digest of all bytes, as hexadecimal digits."""
+        return self._sha.hexdigest()
+
+
+class StoredTables:
+    """Rows of an earlier survey, by id and replica; a row group is read when it is needed."""
+
+    def __init__(self, survey: Survey):
+        self.survey = survey
+        systems = survey.systems
+        ids, replicas = (systems[name].to_pylist() for name in ("id", "replica"))
+        self._facts = [
+            dict(zip(TABLES["systems"], row, strict=True))
+            for row in zip(*(systems[name].to_pylist() for name in TABLES["systems"]), strict=True)
+        ]
+        self._number = {key: k for k, key in enumerate(zip(ids, replicas, strict=True))}
+        names = [name for name in survey.facts["tables"] if name != "systems"]
+        self._readers = {name: _RowGroups(survey, name) for name in names}
+        self._begins = {
+            name: np.concatenate(
+                [[0], np.cumsum([facts[f"n_{name}"] for facts in self._facts])]
+            ).astype(np.int64)
+            for name in names
+        }
+
+    def keys(self) -> dict[tuple[str, str], JsonObject]:
+        """Return the facts of each trajectory by id and replica."""
+        return {key: self._facts[k] for key, k in self._number.items()}
+
+    def rows(self, key: tuple[str, str]) -> FoundRows:
+        """Return the rows of one trajectory."""
+        k = self._number[key]
+        tables = {}
+        for name, reader in self._readers.items():
+            begin, end = self._begins[name][k : k + 2]
+            if end > begin:
+                tables[name] = reader.rows(int(begin), int(end)).select(list(TABLES[name]))
+        return FoundRows(self._facts[k], tables)
+
+
+class _RowGroups:
+    """Rows of a Parquet file; the row group that was read last is kept."""
+
+    def __init__(self, survey: Survey, name: str):
+        survey.check(name)
+        self._path = survey.path(name)
+        self._last: tuple[int, Any] = (-1, None)
+
+    @cached_property
+    def _file(self) -> Any:
+        return need_arrow("parquet").ParquetFile(self._path)
+
+    @cached_property
+    def _begins(self) -> np.ndarray:
+        """First row of each row group, and the number of all rows."""
+        metadata = self._file.metadata
+        sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
+        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+    def rows(self, begin: int, end: int) -> Any:
+        """Return some rows, which are in one row group."""
+        number = int(np.searchsorted(self._begins, begin, side="right")) - 1
+        if self._last[0] != number:
+            self._last = number, self._file.read_row_group(number)
+        first = int(self._begins[number])
+        return self._last[1].slice(begin - first, end - begin)

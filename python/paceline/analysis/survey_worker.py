@@ -1,0 +1,449 @@
+"""Analyse single trajectories of a survey, in any process, and encode the results.
+
+The results of several trajectories are one record: the length of a JSON text (64 bits,
+little-endian), the text, and the numbers of long tables, float64.
+"""
+
+import hashlib
+import io
+import json
+import os
+import struct
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paceline._util.json_object import JsonObject
+from paceline.analysis.base import AnalysisBase
+from paceline.analysis.battery import Battery
+from paceline.analysis.default_batteries import Description
+from paceline.analysis.survey_catalogue import SurveyEntry
+from paceline.analysis.table import Table, name_and_unit
+from paceline.analysis.table_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
+from paceline.contract.atoms import attribute_of
+from paceline.contract.catalogue import catalogue
+from paceline.errors import PacelineError, kept_warnings, quiet_warnings
+from paceline.hdf5 import mdcath
+from paceline.trajectory.addresses import local_copy
+from paceline.trajectory.open import cache_folder
+
+#: Columns of residues, in one of which tables of residues have numbers.
+OF_RESIDUES = ("resid", "residue")
+#: Rows of the table of quantities: value of each column that `_quantity` does not set.
+QUANTITY: Mapping[str, Any] = {
+    "analysis": "",
+    "quantity": "",
+    "unit": "",
+    "over": "",
+    "n": 0,
+    "mean": np.nan,
+    "low": np.nan,
+    "high": np.nan,
+    "standard_deviation": np.nan,
+    "mean_of_all": np.nan,
+    "n_independent": np.nan,
+    "equilibrated_from": np.nan,
+    "equilibrated_at": np.nan,
+    "verdict": "",
+    "text": "",
+}
+#: Length of the digests in keys, hexadecimal digits.
+DIGITS = 16
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class SurveySettings:
+    """Everything that determines the results of a trajectory, except for its files.
+
+    `descriptions` are those of a battery; None stands for the default battery of each system.
+    `folder` is that of the catalogue. With `series` and `profiles`, long tables are made.
+    """
+
+    folder: str
+    descriptions: Mapping[str, Description] | None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    unwrap: bool = True
+    series: bool = False
+    profiles: bool = False
+    #: Digest of these settings and of the programs; the first part of the key of results.
+    digest: str = ""
+
+    def path(self, name: str) -> str:
+        """Return the path or address of a file that an entry names."""
+        return os.path.join(self.folder, name) if "://" not in name else name
+
+
+class SurveyItem(NamedTuple):
+    """Trajectory to analyse, and the key of its results in an earlier run, if there are any."""
+
+    entry: SurveyEntry
+    key: str = ""
+
+
+@dataclass
+class SystemResults:
+    """Results of one trajectory: facts, rows of tables, and the numbers of long tables."""
+
+    facts: JsonObject
+    quantities: list[list[Any]] = field(default_factory=list)
+    failures: list[list[str]] = field(default_factory=list)
+    warnings: list[list[str]] = field(default_factory=list)
+    #: Analysis, quantity, unit, and further texts of each part of a long table.
+    series: list[list[Any]] = field(default_factory=list)
+    profiles: list[list[Any]] = field(default_factory=list)
+    #: Numbers of `series` (frame, time, value) and then of `profiles` (x, value).
+    numbers: list[np.ndarray] = field(default_factory=list)
+
+
+class SurveyWork:
+    """Function of a worker: analyse some trajectories, and return their encoded results."""
+
+    def __init__(self, settings: SurveySettings):
+        self._settings = settings
+
+    def __call__(self, items: Sequence[SurveyItem]) -> bytes:
+        """Analyse trajectories one after another; an error is a row of the results."""
+        return encode([analyse(one, self._settings, "serial") for one in items])
+
+
+def encode(results: Sequence[SystemResults]) -> bytes:
+    """Encode the results of several trajectories as a record."""
+    systems, numbers = [], []
+    for one in results:
+        systems.append({key: value for key, value in vars(one).items() if key != "numbers"})
+        numbers += one.numbers
+    text = json.dumps(systems, ensure_ascii=False).encode()
+    parts = (np.ascontiguousarray(one, dtype="<f8").tobytes() for one in numbers)
+    return b"".join([_LENGTH.pack(len(text)), text, *parts])
+
+
+def decode(record: bytes, *, long: bool = True) -> list[SystemResults]:
+    """Decode a record; without `long`, the numbers of long tables are left out."""
+    end = _LENGTH.size + _LENGTH.unpack_from(record)[0]
+    found = [SystemResults(**one) for one in json.loads(record[_LENGTH.size : end])]
+    if not long:
+        return found
+    numbers = np.frombuffer(record, "<f8", offset=end)
+    at = 0
+    for one in found:
+        for parts, n_columns in ((one.series, 3), (one.profiles, 2)):
+            for part in parts:
+                n = part[-1] * n_columns
+                one.numbers.append(numbers[at : at + n].reshape(n_columns, -1))
+                at += n
+    return found
+
+
+def analyse(item: SurveyItem, settings: SurveySettings, backend: object) -> SystemResults:
+    """Analyse one trajectory; if its files have the expected content, only return its facts."""
+    entry = item.entry
+    results = SystemResults(facts_of(entry, settings))
+    with _collected_warnings(results.warnings):
+        try:
+            universe, content = _open(entry, settings)
+            results.facts["key"] = f"{settings.digest}-{content}"
+            results.facts["unchanged"] = results.facts["key"] == item.key
+            if not results.facts["unchanged"]:
+                _analyse_universe(universe, settings, backend, results)
+        except Exception as error:  # an error of one trajectory does not end the survey
+            _drop_universe()
+            results.failures.append(["", type(error).__name__, _sentence(error)])
+    return results
+
+
+def facts_of(entry: SurveyEntry, settings: SurveySettings) -> JsonObject:
+    """Return facts that are known before the files are opened."""
+    return {
+        "id": entry.id,
+        "replica": entry.replica,
+        "key": "",
+        "unchanged": False,
+        "state": state_of(entry, settings),
+        "n_atoms": 0,
+        "n_frames": 0,
+        "n_analysed": 0,
+        "first_time": np.nan,
+        "last_time": np.nan,
+    }
+
+
+def state_of(entry: SurveyEntry, settings: SurveySettings) -> str:
+    """Return sizes and modification times of the files; empty if they are not all local files."""
+    topology = entry.topology
+    if topology.endswith(f"/{mdcath.ATOMS}"):
+        topology = topology.rpartition(mdcath.SEPARATOR)[0]
+    found = []
+    for name in (topology, *entry.trajectories):
+        try:
+            known = os.stat(settings.path(name))
+        except (OSError, ValueError):
+            return ""
+        found.append(f"{known.st_size} {known.st_mtime_ns}")
+    return ", ".join(found)
+
+
+def _sentence(error: BaseException) -> str:
+    """Return the message of an error in one line."""
+    text = f"{error}"
+    if not isinstance(error, PacelineError | OSError):
+        text = f"{type(error).__name__}: {text}"
+    return " ".join(text.split())
+
+
+@contextmanager
+def _collected_warnings(rows: list[list[str]]) -> Iterator[None]:
+    """Collect warnings as rows, without issuing them."""
+    kept: list[str] = []
+    with warnings.catch_warnings(record=True) as caught, quiet_warnings(), kept_warnings(kept):
+        warnings.simplefilter("always")
+        yield
+    texts = [*kept, *(f"{one.message}" for one in caught)]
+    rows += [["", " ".join(text.split())] for text in dict.fromkeys(texts)]
+
+
+class _LastUniverse(threading.local):
+    """Universe that the thread opened last, and the digest of its topology."""
+
+    digest = ""
+    universe: Any = None
+
+
+_last = _LastUniverse()
+
+
+def _drop_universe() -> None:
+    _last.digest, _last.universe = "", None
+
+
+def _open(entry: SurveyEntry, settings: SurveySettings) -> tuple[Any, str]:
+    """Open a trajectory; return the Universe and a digest of all files.
+
+    If the topology equals that of the last trajectory, it is not parsed again.
+    """
+    # Deferred: other processes of a survey do not need MDAnalysis.
+    from paceline.universe import Universe
+
+    files = [settings.path(name) for name in entry.trajectories]
+    topology, content, options = _topology_of(entry, settings)
+    if content and content == _last.digest:
+        universe = _last.universe
+        universe.load_new(files if len(files) > 1 else files[0], **entry.options)
+    else:
+        _drop_universe()
+        universe = Universe(topology, *files, **entry.options, **options)
+        _last.digest, _last.universe = content, universe
+    of_all = content, _fingerprints(universe.trajectory), sorted(entry.options.items())
+    return universe, hashlib.sha256(json.dumps(of_all).encode()).hexdigest()[:DIGITS]
+
+
+def _topology_of(entry: SurveyEntry, settings: SurveySettings) -> tuple[Any, str, JsonObject]:
+    """Return a topology, the digest of its content, and keywords to open it.
+
+    The digest is empty for a file that is also the trajectory.
+    """
+    name = settings.path(entry.topology)
+    if entry.topology.endswith(f"/{mdcath.ATOMS}"):
+        from MDAnalysis.lib.util import NamedStream
+
+        text = mdcath.read_atoms(name)
+        stream = NamedStream(io.StringIO(text), f"{name.rpartition(mdcath.SEPARATOR)[0]}.pdb")
+        content = hashlib.sha256(text.encode()).hexdigest()
+        return stream, content, {"topology_format": "PDB"}
+    if entry.topology in entry.trajectories:
+        return name, "", {}
+    path = local_copy(name, cache_folder())
+    return path, _digest_of(path), {}
+
+
+def _digest_of(path: Any) -> str:
+    """Digest the content of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _fingerprints(trajectory: Any) -> str:
+    """Return fingerprints of trajectory files; a digest of files that MDAnalysis reads."""
+    chain = attribute_of(trajectory, "chain")
+    if chain is not None:
+        return ", ".join(file.fingerprint for file in chain.files)
+    names = attribute_of(trajectory, "filenames")
+    return ", ".join(map(_digest_of, [trajectory.filename] if names is None else names))
+
+
+def _analyse_universe(
+    universe: Any, settings: SurveySettings, backend: object, results: SystemResults
+) -> None:
+    """Run the battery on a Universe, and add rows to the results."""
+    trajectory = universe.trajectory
+    results.facts |= {"n_atoms": trajectory.n_atoms, "n_frames": trajectory.n_frames}
+    if settings.descriptions is None:
+        battery = Battery.default(universe)
+    else:
+        battery = Battery(settings.descriptions, universe, optional=True)
+    analyses = _run(battery, settings, backend, results)
+    for name, reason in battery.left_out.items():
+        results.failures.append([name, "left out", " ".join(reason.split())])
+    for name, analysis in analyses.items():
+        _add_rows(name, analysis, settings, results)
+    first = next(iter(analyses.values()), None)
+    if first is not None:
+        results.facts["n_analysed"] = len(first.frames) - len(first.damaged)
+        known = np.asarray(first.times)[np.isfinite(first.times)]
+        if first.times_known and len(known):
+            results.facts |= {"first_time": float(known.min()), "last_time": float(known.max())}
+        results.warnings += [["", f"frame {frame}: {why}"] for frame, why in first.damaged]
+
+
+def _run(
+    battery: Battery, settings: SurveySettings, backend: object, results: SystemResults
+) -> dict[str, AnalysisBase]:
+    """Run a battery; after an error, run its analyses one by one, and return those with results."""
+    run = {"backend": backend, "progress": False, "unwrap": settings.unwrap, **settings.options}
+    try:
+        return battery.run(**run).analyses
+    except Exception as error:
+        failed = error
+    done, failures = {}, []
+    names = list(battery.analyses) if len(battery.analyses) > 1 else []
+    for name in names:
+        try:
+            one = Battery({name: battery.descriptions[name]}, battery.universe)
+            done[name] = one.run(**run).analyses[name]
+        except Exception as error:
+            failures.append([name, type(error).__name__, _sentence(error)])
+    if not done:
+        failures = [["", type(failed).__name__, _sentence(failed)]]
+    results.failures += failures
+    return done
+
+
+def _add_rows(
+    name: str, analysis: AnalysisBase, settings: SurveySettings, results: SystemResults
+) -> None:
+    """Add the rows of one analysis to all tables."""
+    found, table = analysis.results, analysis.results.table
+    rows = results.quantities
+    for title, text in found.findings.items():
+        rows.append(_quantity(name, title, text=text))
+    declared = attribute_of(analysis, "declaration")
+    for one in catalogue().get(declared.name if declared else "", {}).get("results", ()):
+        value = found.get(one["name"])
+        if one["type"] == "float" and np.ndim(value) == 0 and value is not None:
+            rows.append(_quantity(name, one["name"], unit=one["unit"] or "", mean=float(value)))
+    if table is None:
+        return
+    if table.is_series:
+        for title, verdict in _verdicts(table).items():
+            rows.append(_of_series(name, table, title, verdict))
+    elif any(title in table.columns for title in OF_RESIDUES):
+        rows += [_over_residues(name, table, title) for title in _numeric(table)]
+    if settings.series and table.is_series:
+        _add_series(name, analysis, table, results)
+    if settings.profiles and not table.is_series:
+        _add_profiles(name, table, results)
+
+
+def _quantity(analysis: str, quantity: str, **values: object) -> list[Any]:
+    """Return a row of the table of quantities."""
+    row = {**QUANTITY, "analysis": analysis, "quantity": quantity, **values}
+    return [*row.values()]
+
+
+def _numeric(table: Table) -> list[str]:
+    """Return the columns on the y axis that contain numbers."""
+    return [title for title in table.y if np.asarray(table.columns[title]).dtype.kind in "iufb"]
+
+
+def _verdicts(table: Table) -> dict[str, SeriesVerdict]:
+    """Assess all series of a table, or only its headlines if there are very many."""
+    titles = list(table.y) if len(table.y) <= MOST_SERIES else list(table.headlines)
+    return table_verdicts(table, titles) if titles else {}
+
+
+def _of_series(analysis: str, table: Table, title: str, verdict: SeriesVerdict) -> list[Any]:
+    """Return the row of a time series."""
+    found = verdict.found
+    values = np.asarray(table.columns[title])[found.equilibrated_from or 0 :]
+    spread = np.nan
+    if verdict.kind == "linear":
+        known = values[np.isfinite(values)]
+        spread = float(known.std(ddof=1)) if len(known) > 1 else np.nan
+    start = found.equilibrated_from
+    name, unit = name_and_unit(title)
+    return _quantity(
+        analysis,
+        name,
+        unit=unit,
+        over="frames",
+        n=int(found.n_values),
+        mean=float(found.mean),
+        low=float(found.interval[0]),
+        high=float(found.interval[1]),
+        standard_deviation=spread,
+        mean_of_all=float(found.mean_of_all),
+        n_independent=float(found.n_independent),
+        equilibrated_from=np.nan if start is None else float(start),
+        equilibrated_at=float(found.equilibrated_at),
+        verdict=found.verdict,
+    )
+
+
+def _over_residues(analysis: str, table: Table, title: str) -> list[Any]:
+    """Return the row of the mean over residues."""
+    values = np.asarray(table.columns[title], dtype=float)
+    known = values[np.isfinite(values)]
+    name, unit = name_and_unit(title)
+    return _quantity(
+        analysis,
+        name,
+        unit=unit,
+        over="residues",
+        n=len(known),
+        mean=float(known.mean()) if len(known) else np.nan,
+        standard_deviation=float(known.std(ddof=1)) if len(known) > 1 else np.nan,
+    )
+
+
+def _add_series(name: str, analysis: AnalysisBase, table: Table, results: SystemResults) -> None:
+    """Add all time series of an analysis."""
+    for title in _numeric(table):
+        values = np.asarray(table.columns[title], dtype=float)
+        times = np.asarray(analysis.times, dtype=float)
+        if not analysis.times_known:
+            times = np.full(len(times), np.nan)
+        if not len(values) == len(analysis.frames) == len(times):
+            continue
+        quantity, unit = name_and_unit(title)
+        results.series.append([name, quantity, unit, len(values)])
+        results.numbers.insert(
+            len(results.series) - 1, np.stack([analysis.frames.astype(float), times, values])
+        )
+
+
+def _add_profiles(name: str, table: Table, results: SystemResults) -> None:
+    """Add all columns of a table whose rows are not frames, such as residues or distances."""
+    x_title = next((title for title in OF_RESIDUES if title in table.columns), table.x)
+    x = np.asarray(table.columns[x_title])
+    labels = _labels(table)
+    at = x.astype(float) if x.dtype.kind in "iufb" else np.arange(len(x), dtype=float)
+    for title in _numeric(table):
+        values = np.asarray(table.columns[title], dtype=float)
+        if len(values) != len(at):
+            continue
+        quantity, unit = name_and_unit(title)
+        results.profiles.append([name, quantity, unit, x_title, labels, len(values)])
+        results.numbers.append(np.stack([at, values]))
+
+
+def _labels(table: Table) -> list[str]:
+    """Return names of the rows: those of residues, or texts on the x axis; empty if none."""
+    if "resname" in table.columns:
+        return [f"{name}" for name in table.columns["resname"]]
+    x = np.asarray(table.columns[table.x])
+    return [f"{value}" for value in x] if x.dtype.kind in "UO" else []

@@ -1,0 +1,292 @@
+"""Command that analyses many trajectories and writes tables of all results (survey)."""
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from paceline._util.choices import BACKENDS, ON_ERROR
+from paceline.cli import answer
+from paceline.cli.options import (
+    add_bound_arguments,
+    add_json_argument,
+    add_thread_argument,
+    interval,
+    positive,
+    print_json,
+)
+from paceline.cli.parser import CommandParser, Commands
+from paceline.contract.atoms import Frames
+from paceline.errors import UnsupportedError
+from paceline.performance.number_format import aligned, many, shortened
+
+if TYPE_CHECKING:
+    from paceline.analysis.survey_tables import Survey
+
+#: Backends that a survey can use; the first is the default.
+SURVEY_BACKENDS = (
+    "processes",
+    *(name for name in BACKENDS if name not in ("threads", "processes")),
+)
+#: Maximum number of failures and of quantities that are printed.
+MOST_SHOWN = 10
+
+EXAMPLES = """\
+examples:
+  paceline survey deposit.csv -o tables
+  paceline survey deposit.csv -o tables --battery battery.toml --series
+  paceline survey deposit --pattern "{id}/{replica}/md.xtc" --topology "{id}/top.pdb" -o tables
+  paceline survey "mdcath/*.h5" --layout mdcath --battery battery.toml -o tables
+  paceline survey deposit.csv -o tables --shard 3/16     # in a job array; then, once:
+  paceline survey deposit.csv -o tables --merge
+
+deposit.csv has a row for each trajectory; replica, group and further columns are optional:
+
+  id,topology,trajectory,replica,group,temperature
+  1abc,1abc/md.tpr,1abc/1/md.xtc,1,wild type,300
+  1abc,1abc/md.tpr,1abc/2/md.part1.xtc;1abc/2/md.part2.xtc,2,wild type,300
+
+The same command continues a survey that was killed, and computes what is new or changed.
+"""
+
+
+def add_survey(commands: Commands) -> CommandParser:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "survey",
+        help="analyse many trajectories, and write tables of all results",
+        description="Analyse all trajectories of a catalogue with the same battery, and write "
+        "Parquet tables: mean, 95 % interval and verdict of each quantity of each trajectory, and "
+        "failures and warnings.",
+        epilog=EXAMPLES,
+    )
+    parser.usage = "%(prog)s CATALOGUE -o TABLES [options]"
+    add = parser.section("files").add_argument
+    add(
+        "catalogue",
+        metavar="CATALOGUE",
+        help="table of the trajectories (.csv, .tsv, .toml, .parquet); with --pattern a folder or "
+        "address; with --layout HDF5 files",
+    )
+    add(
+        "--pattern",
+        metavar="TEXT",
+        help="paths of trajectories in the folder; names in braces become columns: "
+        "'{id}/{replica}/md.xtc'",
+    )
+    add(
+        "--topology",
+        metavar="TEXT",
+        help="paths of topologies in the folder, such as '{id}/top.pdb' [the topology in the "
+        "trajectory's folder, or in the nearest folder above]",
+    )
+    add("--layout", choices=("mdcath",), help="layout of HDF5 files with several trajectories each")
+    add(
+        "--battery",
+        type=Path,
+        metavar="FILE",
+        help="file that describes the analyses, as for 'paceline run' [the usual analyses of the "
+        "molecules in each system]",
+    )
+    parser.section("transformations").add_argument(
+        "--no-unwrap",
+        action="store_true",
+        help="do not unwrap molecules; by default analyses that need whole molecules unwrap them, "
+        "if the topology has bonds",
+    )
+    _add_frames(parser)
+    _add_output(parser)
+    _add_workers(parser)
+    parser.set_defaults(run=run_survey)
+    return parser
+
+
+def _add_frames(parser: CommandParser) -> None:
+    section = parser.section("frames")
+    add_bound_arguments(section)
+    every = section.add_mutually_exclusive_group()
+    every.add_argument(
+        "--step", type=positive, default=1, metavar="N", help="use every Nth frame [%(default)s]"
+    )
+    every.add_argument(
+        "-dt",
+        dest="every",
+        type=interval,
+        metavar="TIME",
+        help="use only frames at multiples of this time (ps) after the first frame",
+    )
+    section.add_argument(
+        "--on-error",
+        choices=ON_ERROR,
+        default="raise",
+        help="a trajectory with a damaged frame fails, or the frame is left out [%(default)s]",
+    )
+
+
+def _add_output(parser: CommandParser) -> None:
+    add = parser.section("output").add_argument
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="TABLES",
+        help="folder for the tables",
+    )
+    add("--series", action="store_true", help="also write a table of the values of all frames")
+    add(
+        "--profiles",
+        action="store_true",
+        help="also write a table of the values of residues, distances and so on",
+    )
+    add(
+        "--overwrite",
+        action="store_true",
+        help="compute everything again; replace a survey of another catalogue",
+    )
+    add_json_argument(parser.section("output"))
+
+
+def _add_workers(parser: CommandParser) -> None:
+    add = parser.section("workers").add_argument
+    add(
+        "--backend",
+        choices=SURVEY_BACKENDS,
+        help=f"workers that analyse trajectories [{SURVEY_BACKENDS[0]}; mpi with mpirun or srun]",
+    )
+    add_thread_argument(parser, "number of workers [the CPUs this process may use]")
+    parts = parser.section("workers").add_mutually_exclusive_group()
+    parts.add_argument(
+        "--shard",
+        type=shard,
+        metavar="N/COUNT",
+        help="compute one of COUNT parts of the catalogue, such as 3/16, for job arrays",
+    )
+    parts.add_argument(
+        "--merge", action="store_true", help="compute nothing, and write the tables of all shards"
+    )
+
+
+def shard(text: str) -> tuple[int, int]:
+    """Parse a shard, such as "3/16".
+
+    Examples
+    --------
+    >>> shard("3/16")
+    (3, 16)
+    """
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(f"expected N/COUNT, such as 3/16, found {text!r}")
+    return int(number), int(count)
+
+
+def run_survey(args: argparse.Namespace) -> None:
+    """Run the command."""
+    from paceline.analysis.survey import survey
+
+    if args.topology and not args.pattern:
+        raise UnsupportedError("--topology needs --pattern: a catalogue names its topologies")
+    found = survey(
+        args.catalogue,
+        args.output,
+        battery=args.battery,
+        pattern=args.pattern,
+        topology=args.topology,
+        layout=args.layout,
+        series=args.series,
+        profiles=args.profiles,
+        shard=args.shard,
+        merge=args.merge,
+        overwrite=args.overwrite,
+        unwrap=not args.no_unwrap,
+        on_error=args.on_error,
+        backend=args.backend,
+        n_workers=args.n_workers,
+        **_frames(args),
+    )
+    if found is None:
+        number, count = args.shard
+        answer.say(
+            f"shard {number} of {count} is done; after the others, "
+            "'paceline survey … --merge' writes the tables"
+        )
+        if args.json:
+            print_json("survey", folder=f"{args.output}", shard=[number, count], tables={})
+        return
+    _report(found, as_json=args.json)
+
+
+def _frames(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options that choose frames; those by time as a function of the trajectory."""
+    bounds = args.begin, args.end
+    if args.every is None and all(bound is None or bound[0] == "frame" for bound in bounds):
+        start, stop = (None if bound is None else int(bound[1]) for bound in bounds)
+        step = None if args.step == 1 else args.step
+        return {"start": start, "stop": stop, "step": step}
+    return {"frames": partial(_frames_in_time, *bounds, args.step, args.every)}
+
+
+def _frames_in_time(
+    begin: Any, end: Any, step: int, every: float | None, trajectory: Frames
+) -> np.ndarray:
+    """Return the frames of a trajectory between two times, ps."""
+    from paceline.cli.analysis_steps import frames_of
+
+    chosen = argparse.Namespace(begin=begin, end=end, step=step, every=every)
+    return frames_of(trajectory, chosen)
+
+
+def _report(found: "Survey", *, as_json: bool) -> None:
+    """Print what the tables contain."""
+    tables = {name: one["rows"] for name, one in found.facts["tables"].items()}
+    failures = found.failures.to_pylist()
+    failed = {(one["id"], one["replica"]) for one in failures}
+    answer.say(
+        f"{many(tables['systems'], 'system')}, {len(failed):,} of them with failures; "
+        f"{many(tables['quantities'], 'row')} of quantities"
+    )
+    for one in failures[:MOST_SHOWN]:
+        where = " ".join(filter(None, (one["id"], one["replica"], one["analysis"])))
+        answer.say(f"failed: {where}: {shortened(one['message'])}")
+    if len(failures) > MOST_SHOWN:
+        answer.say(f"{many(len(failures) - MOST_SHOWN, 'further failure')} in failures.parquet")
+    answer.say(f"wrote {', '.join(f'{found.path(name)}' for name in tables)}")
+    rows = _summary(found)
+    if as_json:
+        print_json("survey", folder=f"{found.folder}", tables=tables, quantities=rows)
+        return
+    titles = ("analysis", "quantity", "unit", "systems", "mean", "standard deviation")
+    cells = [
+        [
+            f"{row[title]:.4g}" if isinstance(row[title], float) else f"{row[title]}"
+            for title in titles
+        ]
+        for row in rows
+    ]
+    print(*aligned([titles, *cells], left=3), sep="\n", flush=True)
+
+
+def _summary(found: "Survey") -> list[dict[str, Any]]:
+    """Return mean and standard deviation of each quantity between trajectories."""
+    table = found.quantities.select(["analysis", "quantity", "unit", "mean"])
+    groups: dict[tuple[str, str, str], list[float]] = {}
+    for *name, mean in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        if np.isfinite(mean):
+            groups.setdefault((name[0], name[1], name[2]), []).append(mean)
+    return [
+        {
+            "analysis": analysis,
+            "quantity": quantity,
+            "unit": unit,
+            "systems": len(means),
+            "mean": float(np.mean(means)),
+            "standard deviation": float(np.std(means, ddof=1)) if len(means) > 1 else None,
+        }
+        for (analysis, quantity, unit), means in groups.items()
+    ]
+
+
+PARSERS = {"survey": add_survey}
