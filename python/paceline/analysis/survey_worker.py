@@ -27,8 +27,9 @@ from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
 from paceline.contract.atoms import attribute_of
 from paceline.contract.catalogue import catalogue
-from paceline.errors import PacelineError, kept_warnings, quiet_warnings
+from paceline.errors import PacelineError, warn
 from paceline.hdf5 import mdcath
+from paceline.performance.number_format import many
 from paceline.trajectory.addresses import local_copy
 from paceline.trajectory.open import cache_folder
 
@@ -52,6 +53,12 @@ QUANTITY: Mapping[str, Any] = {
     "verdict": "",
     "text": "",
 }
+#: Beginning of a battery's warnings about analyses that a system does not allow.
+LEFT_OUT = "left out of the battery: "
+#: Maximum number of frames that were left out with a warning each.
+MOST_DAMAGED = 20
+#: Size of the positions of a block, bytes.
+BLOCK_BYTES = 2**24
 #: Length of the digests in keys, hexadecimal digits.
 DIGITS = 16
 _LENGTH = struct.Struct("<Q")
@@ -144,7 +151,7 @@ def analyse(item: SurveyItem, settings: SurveySettings, backend: object) -> Syst
     """Analyse one trajectory; if its files have the expected content, only return its facts."""
     entry = item.entry
     results = SystemResults(facts_of(entry, settings))
-    with _collected_warnings(results.warnings):
+    with _alone, _collected_warnings() as texts:
         try:
             universe, content = _open(entry, settings)
             results.facts["key"] = f"{settings.digest}-{content}"
@@ -154,6 +161,11 @@ def analyse(item: SurveyItem, settings: SurveySettings, backend: object) -> Syst
         except Exception as error:  # an error of one trajectory does not end the survey
             _drop_universe()
             results.failures.append(["", type(error).__name__, _sentence(error)])
+        if _last.universe is not None and _attributes_of(_last.universe) != _last.attributes:
+            # The next trajectory must not depend on attributes that this one has added.
+            _drop_universe()
+    known = [text for text in texts if not text.startswith(LEFT_OUT)]  # these are failures
+    results.warnings = [*(["", text] for text in known), *results.warnings]
     return results
 
 
@@ -197,21 +209,32 @@ def _sentence(error: BaseException) -> str:
 
 
 @contextmanager
-def _collected_warnings(rows: list[list[str]]) -> Iterator[None]:
-    """Collect warnings as rows, without issuing them."""
-    kept: list[str] = []
-    with warnings.catch_warnings(record=True) as caught, quiet_warnings(), kept_warnings(kept):
+def _collected_warnings() -> Iterator[list[str]]:
+    """Collect the texts of warnings, without issuing them."""
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield
-    texts = [*kept, *(f"{one.message}" for one in caught)]
-    rows += [["", " ".join(text.split())] for text in dict.fromkeys(texts)]
+        try:
+            yield texts
+        finally:
+            texts += dict.fromkeys(" ".join(f"{one.message}".split()) for one in caught)
 
 
-class _LastUniverse(threading.local):
-    """Universe that the thread opened last, and the digest of its topology."""
+#: Only one thread of a process can record warnings, and MDAnalysis's parser keeps a state.
+_alone = threading.RLock()
+
+
+class _LastUniverse:
+    """Universe that was opened last, to be used again for an equal topology.
+
+    Attributes: the digest of its topology, the warnings from parsing it, and the names of its
+    topology attributes. Analyses may add attributes, such as bonds.
+    """
 
     digest = ""
     universe: Any = None
+    warnings: Sequence[str] = ()
+    attributes: Sequence[str] = ()
 
 
 _last = _LastUniverse()
@@ -229,17 +252,32 @@ def _open(entry: SurveyEntry, settings: SurveySettings) -> tuple[Any, str]:
     # Deferred: other processes of a survey do not need MDAnalysis.
     from paceline.universe import Universe
 
-    files = [settings.path(name) for name in entry.trajectories]
+    names = [settings.path(name) for name in entry.trajectories]
+    files = names if len(names) > 1 else names[0]
     topology, content, options = _topology_of(entry, settings)
-    if content and content == _last.digest:
-        universe = _last.universe
-        universe.load_new(files if len(files) > 1 else files[0], **entry.options)
-    else:
+    if not content or content != _last.digest:
         _drop_universe()
-        universe = Universe(topology, *files, **entry.options, **options)
+        with _collected_warnings() as of_all:
+            universe = Universe(topology, files, **entry.options, **options)
+        with _collected_warnings() as of_trajectory:
+            universe.load_new(files, **entry.options)
         _last.digest, _last.universe = content, universe
-    of_all = content, _fingerprints(universe.trajectory), sorted(entry.options.items())
-    return universe, hashlib.sha256(json.dumps(of_all).encode()).hexdigest()[:DIGITS]
+        _last.warnings = [text for text in of_all if text not in of_trajectory]
+        _last.attributes = _attributes_of(universe)
+        for text in of_trajectory:
+            warn(text)
+    else:
+        universe = _last.universe
+        universe.load_new(files, **entry.options)
+    for text in _last.warnings:
+        warn(text)
+    of_files = content, _fingerprints(universe.trajectory), sorted(entry.options.items())
+    return universe, hashlib.sha256(json.dumps(of_files).encode()).hexdigest()[:DIGITS]
+
+
+def _attributes_of(universe: Any) -> list[str]:
+    """Return the names of the topology attributes of a Universe."""
+    return [one.attrname for one in universe._topology.attrs]
 
 
 def _topology_of(entry: SurveyEntry, settings: SurveySettings) -> tuple[Any, str, JsonObject]:
@@ -249,12 +287,9 @@ def _topology_of(entry: SurveyEntry, settings: SurveySettings) -> tuple[Any, str
     """
     name = settings.path(entry.topology)
     if entry.topology.endswith(f"/{mdcath.ATOMS}"):
-        from MDAnalysis.lib.util import NamedStream
-
         text = mdcath.read_atoms(name)
-        stream = NamedStream(io.StringIO(text), f"{name.rpartition(mdcath.SEPARATOR)[0]}.pdb")
         content = hashlib.sha256(text.encode()).hexdigest()
-        return stream, content, {"topology_format": "PDB"}
+        return io.StringIO(text), content, {"topology_format": "PDB"}
     if entry.topology in entry.trajectories:
         return name, "", {}
     path = local_copy(name, cache_folder())
@@ -297,7 +332,14 @@ def _analyse_universe(
         known = np.asarray(first.times)[np.isfinite(first.times)]
         if first.times_known and len(known):
             results.facts |= {"first_time": float(known.min()), "last_time": float(known.max())}
-        results.warnings += [["", f"frame {frame}: {why}"] for frame, why in first.damaged]
+        results.warnings += _damage(first.damaged)
+
+
+def _damage(damaged: Sequence[tuple[int, str]]) -> list[list[str]]:
+    """Return rows of warnings about the first frames that were left out, and their number."""
+    rows = [["", f"frame {frame}: {why}"] for frame, why in damaged[:MOST_DAMAGED]]
+    more = len(damaged) - MOST_DAMAGED
+    return [*rows, ["", f"left out, too: {many(more, 'further frame')}"]] if more > 0 else rows
 
 
 def _run(
@@ -305,6 +347,9 @@ def _run(
 ) -> dict[str, AnalysisBase]:
     """Run a battery; after an error, run its analyses one by one, and return those with results."""
     run = {"backend": backend, "progress": False, "unwrap": settings.unwrap, **settings.options}
+    if backend == "serial":
+        # Few large blocks: of a short trajectory, the work for each block takes most of the time.
+        run["block_frames"] = max(1, BLOCK_BYTES // (12 * battery.universe.trajectory.n_atoms))
     try:
         return battery.run(**run).analyses
     except Exception as error:

@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,9 @@ _OF_NETCDF = {"nc", "ncdf"}
 #: Text that is added to the warning that the last frame is truncated.
 _MAY_GROW = "; the simulation may still be writing it"
 
+#: Size below which one file is opened in the calling thread, bytes. Its scan takes less than the
+#: patience of a user who presses Ctrl-C.
+_SCANNED_AT_ONCE = 2**25
 #: Number of files that are indexed at a time, which limits the number of open files.
 _FILES_AT_A_TIME = 16
 #: The same for objects, whose requests wait for their responses most of the time.
@@ -156,10 +159,8 @@ def open_files(
     # Environment variables in the name of the folder may be those of other nodes.
     with suppress(UnsupportedError):
         kept = None if cache is None else cache.here()
-    with (
-        Progress(n_bytes, unit="byte", show=progress) as bar,
-        ThreadPoolExecutor(at_a_time) as threads,
-    ):
+    with ExitStack() as stack:
+        bar = stack.enter_context(Progress(n_bytes, unit="byte", show=progress))
         scans = _Scans(bar, n_bytes)
 
         def open_one(name: str) -> TrajectoryFile:
@@ -183,21 +184,36 @@ def open_files(
             report(file.size, file.size)
             return file
 
-        waiting = [threads.submit(open_one, name) for name in names]
-        try:
-            opened = [one.result() for one in waiting]
-        except BaseException as error:
-            scans.stop()
-            if isinstance(error, KeyboardInterrupt):
-                interrupt()
-            threads.shutdown(cancel_futures=True)
-            raise
+        if at_a_time == 1 and 0 < n_bytes < _SCANNED_AT_ONCE and not is_hdf5(names[0]):
+            # Starting a thread would take as long as opening a short file.
+            opened = [open_one(name) for name in names]
+        else:
+            threads = stack.enter_context(ThreadPoolExecutor(at_a_time))
+            opened = _open_in_threads(open_one, names, threads, scans)
     if notes:
         for name, file in zip(names, opened, strict=True):
             for note in file.notes:
                 is_cut = note.startswith("frame ") and " is cut: " in note
                 warn(f"{name}: {note}{_MAY_GROW if is_cut else ''}")
     return opened
+
+
+def _open_in_threads(
+    open_one: Callable[[str], TrajectoryFile],
+    names: Sequence[str],
+    threads: ThreadPoolExecutor,
+    scans: "_Scans",
+) -> list[TrajectoryFile]:
+    """Open files in threads, so that Ctrl-C stops their scans."""
+    waiting = [threads.submit(open_one, name) for name in names]
+    try:
+        return [one.result() for one in waiting]
+    except BaseException as error:
+        scans.stop()
+        if isinstance(error, KeyboardInterrupt):
+            interrupt()
+        threads.shutdown(cancel_futures=True)
+        raise
 
 
 class _Scans:

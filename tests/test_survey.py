@@ -1,0 +1,565 @@
+"""Tests of surveys: tables over many trajectories, resumable, with the same bytes."""
+
+import csv
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import MDAnalysis
+import numpy as np
+import pytest
+from helpers.mpi import mpirun, needs_mpi
+from helpers.waiting import until
+
+import paceline
+from paceline.analysis import survey as surveys
+from paceline.analysis import survey_worker
+from paceline.analysis.battery import Battery
+from paceline.analysis.survey_catalogue import read_catalogue
+from paceline.analysis.survey_worker import decode
+from paceline.errors import CheckpointError, FileChangedError, UnsupportedError, WorkerError
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+BATTERY = {
+    "rmsd": {"select": "name CA"},
+    "gyration": {"select": "name CA"},
+    "rmsf": {"select": "name CA", "align": True},
+    "ramachandran": {"select": "resid 92-93"},
+}
+TABLES = ("systems", "quantities", "failures", "warnings", "series", "profiles")
+LONG = {"series": True, "profiles": True}
+#: Bytes of the first records of a journal.
+FIRST_RECORD = 1000
+
+
+@pytest.fixture(scope="module")
+def deposit(adk, tmp_path_factory):
+    """Folder with two topologies, and three short trajectories of each."""
+    folder = tmp_path_factory.mktemp("deposit")
+    universe = MDAnalysis.Universe(*adk)
+    for name, select in (("core", "resid 90-110"), ("lid", "resid 90-104")):
+        atoms = universe.select_atoms(select)
+        for k in (1, 2, 3):
+            (folder / name / f"{k}").mkdir(parents=True)
+            atoms.write(folder / name / f"{k}" / "md.xtc", frames=slice(10 * k, 10 * k + 40))
+        universe.trajectory[0]
+        atoms.write(folder / name / "top.pdb")
+    return folder
+
+
+@pytest.fixture
+def copied(deposit, tmp_path):
+    return shutil.copytree(deposit, tmp_path / "deposit")
+
+
+def catalogue(folder, rows, name="catalogue.csv", titles=("id", "topology", "trajectory")):
+    with open(folder / name, "w", newline="") as file:
+        csv.writer(file).writerows([titles, *rows])
+    return folder / name
+
+
+def run(folder, output, **options):
+    """Run the survey of a deposit, by its pattern."""
+    given = {"pattern": "{id}/{replica}/md.xtc", "battery": BATTERY, "backend": "serial", **LONG}
+    return paceline.survey(folder, output, **{**given, **options})
+
+
+def content(folder):
+    """Return the bytes of all tables, and the manifest."""
+    names = [*(f"{name}.parquet" for name in TABLES), "survey.json"]
+    return {name: (Path(folder) / name).read_bytes() for name in names}
+
+
+@pytest.fixture(scope="module")
+def whole(deposit, tmp_path_factory):
+    return run(deposit, tmp_path_factory.mktemp("whole"))
+
+
+def rows_of(table, **where):
+    return [
+        row for row in table.to_pylist() if all(row[key] == value for key, value in where.items())
+    ]
+
+
+def test_rows_equal_a_battery_of_each_trajectory(deposit, whole):
+    assert len(whole.systems) == 6
+    assert len(whole.failures) == 0
+    for name in ("core", "lid"):
+        for k in ("1", "2", "3"):
+            files = (deposit / name / "top.pdb", deposit / name / k / "md.xtc")
+            battery = Battery(BATTERY, paceline.Universe(*map(str, files))).run()
+            rmsd = battery.analyses["rmsd"].results.rmsd
+            expected = paceline.convergence(rmsd[:, 2], rmsd[:, 1])
+            (row,) = rows_of(whole.quantities, id=name, replica=k, analysis="rmsd")
+            assert (row["mean"], row["low"], row["high"]) == (expected.mean, *expected.interval)
+            assert row["verdict"] == expected.verdict
+            assert (row["quantity"], row["unit"], row["over"]) == ("RMSD", "Å", "frames")
+            values = [one["value"] for one in rows_of(whole.series, id=name, replica=k)]
+            assert values[:40] == rmsd[:, 2].tolist()
+            rmsf = battery.analyses["rmsf"].results.rmsf
+            found = rows_of(whole.profiles, id=name, replica=k, analysis="rmsf")
+            assert [one["value"] for one in found] == rmsf.tolist()
+            assert (found[0]["x_name"], found[0]["x"], found[0]["label"]) == ("resid", 90, "ILE")
+            (mean,) = rows_of(whole.quantities, id=name, replica=k, over="residues")
+            assert mean["mean"] == pytest.approx(rmsf.mean(), rel=1e-14)
+
+
+def test_angles_have_circular_means(deposit, whole):
+    files = (deposit / "core" / "top.pdb", deposit / "core" / "1" / "md.xtc")
+    battery = Battery(BATTERY, paceline.Universe(*map(str, files))).run()
+    table = battery.analyses["ramachandran"].results.table
+    title = next(iter(table.y))
+    expected = paceline.convergence(table.columns[title], table.columns["time (ps)"], kind="angle")
+    row = rows_of(whole.quantities, id="core", replica="1", analysis="ramachandran")[0]
+    assert row["mean"] == expected.mean
+    assert row["unit"] == "°"
+
+
+def test_facts_of_systems(whole):
+    row = whole.systems.to_pylist()[0]
+    assert (row["id"], row["replica"], row["trajectory"]) == ("core", "1", "core/1/md.xtc")
+    assert (row["n_frames"], row["n_analysed"], row["n_failures"]) == (40, 40, 0)
+    assert row["topology"] == "core/top.pdb"
+    assert row["last_time"] - row["first_time"] == pytest.approx(39.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["processes", "dask"])
+def test_bytes_are_equal_on_every_backend(backend, deposit, whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(surveys, "TASK_SYSTEMS", 1)
+    found = run(deposit, tmp_path / "out", backend=backend, n_workers=2)
+    assert content(found.folder) == content(whole.folder)
+
+
+@needs_mpi
+def test_bytes_are_equal_on_ranks(deposit, whole, tmp_path):
+    program = (
+        "import json, sys, paceline; folder, output, options = sys.argv[1:]\n"
+        "paceline.survey(folder, output, **json.loads(options))"
+    )
+    options = {"pattern": "{id}/{replica}/md.xtc", "battery": BATTERY, "backend": "mpi", **LONG}
+    status, _, err = mpirun(2, "-c", program, deposit, tmp_path / "out", json.dumps(options))
+    assert status == 0, err
+    assert content(tmp_path / "out") == content(whole.folder)
+
+
+def test_threads_are_refused(deposit, tmp_path):
+    with pytest.raises(UnsupportedError, match="use backend='processes'"):
+        run(deposit, tmp_path / "out", backend="threads")
+
+
+def test_shards_are_merged(deposit, whole, tmp_path):
+    for number in (3, 1):
+        assert run(deposit, tmp_path, shard=(number, 4)) is None
+    with pytest.raises(UnsupportedError, match=r"4 results of 6 are missing \(core \(2\), "):
+        run(deposit, tmp_path, merge=True)
+    for number in (2, 4):
+        run(deposit, tmp_path, shard=(number, 4))
+    found = run(deposit, tmp_path, merge=True)
+    assert content(found.folder) == content(whole.folder)
+    assert not list(tmp_path.glob("*.journal"))
+
+
+PROGRAM = """
+import json, sys
+import paceline
+from paceline.analysis import survey
+survey.TASK_SYSTEMS = 1
+if __name__ == "__main__":
+    folder, output, options = sys.argv[1:]
+    paceline.survey(folder, output, **json.loads(options))
+"""
+
+
+def test_killed_runs_continue_with_the_same_bytes(deposit, whole, tmp_path):
+    """Each run is killed after some records; the runs together do the work once."""
+    options = {"pattern": "{id}/{replica}/md.xtc", "battery": BATTERY, "backend": "serial", **LONG}
+    journal, output = tmp_path / "out" / "survey.journal", tmp_path / "out"
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    seeded, kills = random.Random(7), 0
+    for _ in range(3):
+        before = journal.stat().st_size if journal.exists() else 0
+        more = seeded.choice([1, FIRST_RECORD, 30 * FIRST_RECORD])
+        command = [sys.executable, script, deposit, output, json.dumps(options)]
+        with subprocess.Popen(list(map(str, command))) as process:
+            until(
+                lambda process=process, enough=before + more: (
+                    process.poll() is not None
+                    or (journal.exists() and journal.stat().st_size > enough)
+                )
+            )
+            kills += process.poll() is None
+            process.send_signal(signal.SIGKILL)
+    assert kills
+    found = run(deposit, output)
+    assert content(output) == content(whole.folder)
+    assert found.folder == output
+    assert not journal.exists()
+
+
+def count_analyses(monkeypatch):
+    """Count the trajectories that are analysed in this process."""
+    seen = []
+    original = surveys.SurveyWork.__call__
+
+    def counted(self, items):
+        record = original(self, items)
+        seen.extend(one.facts["id"] for one in decode(record) if not one.facts["unchanged"])
+        return record
+
+    monkeypatch.setattr(surveys.SurveyWork, "__call__", counted)
+    return seen
+
+
+def test_only_new_and_changed_trajectories_are_computed(copied, whole, tmp_path, monkeypatch):
+    seen = count_analyses(monkeypatch)
+    found = run(copied, tmp_path / "out")
+    assert len(seen) == 6
+    first = content(found.folder)
+    run(copied, tmp_path / "out")
+    assert len(seen) == 6
+    assert content(found.folder) == first
+    # A file that only got another time has the same content.
+    os.utime(copied / "core" / "1" / "md.xtc", ns=(1, 1))
+    run(copied, tmp_path / "out")
+    assert len(seen) == 6
+    assert content(found.folder) == first
+    # A changed file, and a new one.
+    shutil.copy(copied / "core" / "2" / "md.xtc", copied / "core" / "1" / "md.xtc")
+    shutil.copytree(copied / "lid" / "3", copied / "lid" / "4")
+    found = run(copied, tmp_path / "out")
+    assert seen[6:] == ["core", "lid"]
+    assert len(found.systems) == 7
+    means = [one["mean"] for one in rows_of(found.quantities, id="core", analysis="rmsd")]
+    assert means[0] == means[1]
+    # Without the new one, and with the file as before, the tables have the first bytes.
+    shutil.rmtree(copied / "lid" / "4")
+    shutil.copy(Path(whole.facts["catalogue"]["folder"]) / "core/1/md.xtc", copied / "core/1")
+    run(copied, tmp_path / "out")
+    assert content(found.folder) == first
+
+
+def test_other_settings_compute_everything_again(copied, tmp_path, monkeypatch):
+    seen = count_analyses(monkeypatch)
+    run(copied, tmp_path / "out")
+    found = run(copied, tmp_path / "out", step=2)
+    assert len(seen) == 12
+    assert {one["n_analysed"] for one in found.systems.to_pylist()} == {20}
+    run(copied, tmp_path / "out", step=2, battery={"rmsd": {"select": "name CA"}})
+    assert len(seen) == 18
+
+
+def test_results_do_not_depend_on_the_trajectory_before(adk, copied, tmp_path):
+    """Bonds that are added for one trajectory, and warnings of its topology, are not inherited."""
+    battery = {"gyration": {"select": "bonded name CA"}}
+    found = run(copied, tmp_path / "out", battery=battery, series=False, profiles=False)
+    texts = [
+        [one["message"] for one in rows_of(found.warnings, id="core", replica=k)] for k in "123"
+    ]
+    assert texts[0] == texts[1] == texts[2]
+    assert texts[0]
+
+
+def break_frames(path, *numbers):
+    """Damage the positions of some frames of an XTC file."""
+    offsets = paceline.open(path).chain.files[0].extents(np.array(numbers, np.uint64))[0]
+    with open(path, "r+b") as file:
+        for offset in offsets.tolist():
+            # The smallest index of the compressed differences, which has a maximum of 72.
+            file.seek(offset + 84)
+            file.write(b"\x00\x00\x01\x00")
+
+
+def test_failures_are_rows(copied, tmp_path):
+    break_frames(copied / "core" / "1" / "md.xtc", 5)
+    (copied / "core" / "2" / "md.xtc").unlink()
+    (copied / "core" / "3" / "md.xtc").write_bytes(b"")
+    whole_file = (copied / "lid" / "1" / "md.xtc").read_bytes()
+    (copied / "lid" / "1" / "md.xtc").write_bytes(whole_file[:-10])
+    rows = [
+        (f"{name}{k}", f"{name}/top.pdb", f"{name}/{k}/md.xtc")
+        for name in ("core", "lid")
+        for k in (1, 2, 3)
+    ]
+    rows += [("other", "lid/top.pdb", "core/1/md.xtc"), ("none", "no.pdb", "lid/2/md.xtc")]
+    battery = {**BATTERY, "hbonds": {}, "typo": {"analysis": "rmsd", "select": "name XX"}}
+    path = catalogue(copied, rows)
+    found = paceline.survey(path, tmp_path / "out", battery=battery, backend="serial")
+    failures = {
+        (one["id"], one["analysis"]): f"{one['kind']}: {one['message']}"
+        for one in found.failures.to_pylist()
+    }
+    assert "DamagedFileError" in failures["core1", ""]
+    assert "frame 5" in failures["core1", ""]
+    assert "md.xtc" in failures["core2", ""]
+    assert "core/3/md.xtc" in failures["core3", ""]
+    assert "AtomCountError" in failures["other", ""]
+    assert "no.pdb" in failures["none", ""]
+    assert "no atoms match 'name XX'" in failures["lid2", "typo"]
+    assert ("lid2", "hbonds") not in failures
+    (cut,) = rows_of(found.systems, id="lid1")
+    assert cut["n_frames"] == 39
+    texts = [one["message"] for one in rows_of(found.warnings, id="lid1")]
+    assert any("is cut" in text for text in texts), texts
+    assert rows_of(found.quantities, id="lid2", analysis="rmsd")
+    # With the damaged frame left out, the trajectory has results.
+    found = paceline.survey(
+        path, tmp_path / "out", battery=BATTERY, backend="serial", on_error="skip"
+    )
+    (row,) = rows_of(found.systems, id="core1")
+    assert (row["n_analysed"], row["n_failures"]) == (39, 0)
+    assert any("frame 5: " in one["message"] for one in rows_of(found.warnings, id="core1"))
+
+
+def test_many_frames_that_were_left_out_are_counted():
+    damaged = [(frame, "reason") for frame in range(100_000)]
+    rows = survey_worker._damage(damaged)
+    assert len(rows) == 21
+    assert rows[1] == ["", "frame 1: reason"]
+    assert rows[-1] == ["", "left out, too: 99,980 further frames"]
+
+
+def test_a_trajectory_that_kills_workers_is_a_failure(deposit, tmp_path, monkeypatch):
+    """The backend reports the name of the task whose workers were killed."""
+    original = surveys._SurveyRun._run_tasks
+
+    def run_tasks(self, workers, batches, bar):
+        fine = [items for items in batches if all(one.entry.replica != "2" for one in items)]
+        original(self, workers, fine, bar)
+        for items in batches:
+            if items not in fine:
+                name = surveys._name_of(items)
+                raise WorkerError(f"workers were killed 3 times while they processed {name}: x")
+
+    monkeypatch.setattr(surveys._SurveyRun, "_run_tasks", run_tasks)
+    found = run(deposit, tmp_path)
+    failures = found.failures.to_pylist()
+    assert [(one["id"], one["replica"]) for one in failures] == [("core", "2"), ("lid", "2")]
+    assert {one["kind"] for one in failures} == {"WorkerError"}
+    assert len(rows_of(found.quantities, analysis="rmsd")) == 4
+
+
+def test_ids_are_not_paths(copied, tmp_path):
+    rows = [("../out", "lid/top.pdb", "lid/1/md.xtc"), ("a/b", "lid/top.pdb", "lid/2/md.xtc")]
+    path = catalogue(copied, rows)
+    found = paceline.survey(path, tmp_path / "out", battery=BATTERY, backend="serial")
+    assert [one["id"] for one in found.systems.to_pylist()] == ["../out", "a/b"]
+    assert {one.name for one in tmp_path.iterdir()} == {"out", "deposit"}
+
+
+TITLES = ("id", "topology", "trajectory", "replica", "temperature")
+
+
+@pytest.mark.parametrize(
+    ("titles", "rows", "message"),
+    [
+        (TITLES[:3], [("a", "t", "x"), ("a", "t", "y")], "rows 1 and 2 have the same id"),
+        (TITLES[:2], [("a", "t")], "row 1: lacks trajectory; expected id, topology"),
+        (TITLES[:3], [("", "t", "x")], "row 1: lacks id"),
+        (TITLES[:3], [("a", "t")], "row 1 has 2 cells, but there are 3 titles"),
+        (("id", "id", "trajectory"), [("a", "t", "x")], "two columns have the title 'id'"),
+        (TITLES[:3], [], "expected at least one trajectory, found none"),
+        ((*TITLES[:3], "mean"), [("a", "t", "x", 1)], "give it another name"),
+    ],
+)
+def test_catalogues_that_are_wrong(titles, rows, message, tmp_path):
+    path = catalogue(tmp_path, rows, titles=titles)
+    with pytest.raises(UnsupportedError, match=message):
+        paceline.survey(path, tmp_path / "out", battery=BATTERY, backend="serial")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[trajectories]]\nid = 1.5", "lacks topology and trajectory"),
+        ("[[trajectories]]\nid = 1.5\ntopology = 't'\ntrajectory = 'x'", "id: expected a text"),
+        ("[[trajectories]]\nid = 'a'\ntopology = 't'\ntrajectory = [1]", "found 1"),
+        ("[[trajectories]]\nid = 'a'\ntopology = 't'\ntrajectory = 'x'\nn = [2]", "n: expected"),
+        ("[other]", r"expected tables \[\[trajectories\]\], found other"),
+        ("x = ", "not valid TOML"),
+    ],
+)
+def test_toml_catalogues_that_are_wrong(text, message, tmp_path):
+    (tmp_path / "c.toml").write_text(text)
+    with pytest.raises(UnsupportedError, match=message):
+        read_catalogue(tmp_path / "c.toml")
+
+
+def test_catalogues_of_every_format_are_equal(copied, tmp_path):
+    import pyarrow
+    from pyarrow import parquet
+
+    rows = [
+        ("a", "lid/top.pdb", "lid/1/md.xtc;lid/2/md.xtc", "1", 300),
+        ("a", "lid/top.pdb", "lid/3/md.xtc", "2", 310),
+    ]
+    found = [read_catalogue(catalogue(copied, rows, titles=TITLES))]
+    tables = [dict(zip(TITLES, row, strict=True)) for row in rows]
+    parquet.write_table(pyarrow.Table.from_pylist(tables), copied / "c.parquet")
+    found.append(read_catalogue(copied / "c.parquet"))
+    lines = [
+        f"[[trajectories]]\nid = 'a'\ntopology = 'lid/top.pdb'\ntrajectories = {files}\n"
+        f"replica = {replica}\ntemperature = {kelvin}\n"
+        for files, replica, kelvin in (
+            (["lid/1/md.xtc", "lid/2/md.xtc"], 1, 300),
+            (["lid/3/md.xtc"], 2, 310),
+        )
+    ]
+    (copied / "c.toml").write_text("\n".join(lines))
+    found.append(read_catalogue(copied / "c.toml"))
+    assert found[0] == found[1] == found[2]
+    assert found[0].digest == found[2].digest
+    tables = paceline.survey(copied / "c.toml", tmp_path / "out", battery=BATTERY, backend="serial")
+    assert [one["n_frames"] for one in tables.systems.to_pylist()] == [80, 40]
+    row = rows_of(tables.quantities, replica="2", analysis="rmsd")[0]
+    assert row["temperature"] == 310
+
+
+def test_patterns_find_topologies_beside(copied):
+    found = read_catalogue(copied, pattern="{id}/{replica}/md.x*")
+    assert [one.topology for one in found.entries[:2]] == ["core/top.pdb", "core/top.pdb"]
+    assert (found.entries[1].replica, found.entries[1].columns) == ("2", {})
+    shutil.copy(copied / "core" / "top.pdb", copied / "core" / "2" / "start.gro")
+    found = read_catalogue(copied, pattern="{id}/{replica}/md.xtc")
+    assert found.entries[1].topology == "core/2/start.gro"
+    shutil.copy(copied / "core" / "top.pdb", copied / "core" / "other.pdb")
+    with pytest.raises(UnsupportedError, match="several topologies"):
+        read_catalogue(copied, pattern="{id}/{replica}/md.xtc")
+    found = read_catalogue(copied, pattern="{id}/{replica}/md.xtc", topology="{id}/top.pdb")
+    assert found.entries[0].topology == "core/top.pdb"
+    for pattern, message in (("{name}/md.xtc", "expected {id}"), ("{id}/x.xtc", "no file")):
+        with pytest.raises(UnsupportedError, match=message):
+            read_catalogue(copied, pattern=pattern)
+    with pytest.raises(UnsupportedError, match="is a folder: set a pattern"):
+        read_catalogue(copied)
+
+
+@pytest.fixture
+def mdcath(copied):
+    """File in the layout of mdCATH with the first two trajectories of a topology."""
+    lines = (copied / "lid" / "top.pdb").read_text().splitlines(keepends=True)
+    text = "".join(line for line in lines if line.startswith(("ATOM", "MODEL")))
+    with h5py.File(copied / "mdcath_dataset_1abcA00.h5", "w", libver="latest") as file:
+        file.attrs["layout"] = "mdcath-only-protein-v1.0"
+        domain = file.create_group("1abcA00")
+        domain["pdbProteinAtoms"] = text.encode()
+        for k in (1, 2):
+            universe = MDAnalysis.Universe(copied / "lid/top.pdb", copied / f"lid/{k}/md.xtc")
+            group = domain.create_group(f"320/{k}")
+            group["coords"] = np.array([ts.positions.copy() for ts in universe.trajectory])
+            group["coords"].attrs["unit"] = "Angstrom"
+            group["box"] = np.eye(3)
+    return copied / "mdcath_dataset_1abcA00.h5"
+
+
+def test_mdcath_files_give_the_values_of_trajectory_files(mdcath, whole, tmp_path):
+    found = run(mdcath, tmp_path / "out", pattern=None, layout="mdcath")
+    assert len(found.failures) == 0
+    row = found.systems.to_pylist()[1]
+    assert (row["id"], row["replica"], row["group"]) == ("1abcA00.320", "2", "320")
+    assert (row["domain"], row["temperature"], row["last_time"]) == ("1abcA00", 320, 39_000.0)
+    # The cell of the XTC files, and so the images of the atoms, do not matter here.
+    for k in ("1", "2"):
+        mine = rows_of(found.series, replica=k, analysis="rmsd")
+        theirs = rows_of(whole.series, id="lid", replica=k, analysis="rmsd")
+        assert [one["value"] for one in mine] == [one["value"] for one in theirs]
+
+
+def test_other_hdf5_files_are_refused(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["a"] = 1
+    with pytest.raises(UnsupportedError, match="expected a file of mdCATH"):
+        read_catalogue(tmp_path / "x.h5", layout="mdcath")
+    with pytest.raises(UnsupportedError, match="expected one of mdcath"):
+        read_catalogue(tmp_path / "x.h5", layout="other")
+
+
+def test_a_table_that_someone_edited_is_an_error(deposit, tmp_path):
+    found = run(deposit, tmp_path)
+    data = bytearray(found.path("quantities").read_bytes())
+    data[len(data) // 2] ^= 1
+    found.path("quantities").write_bytes(data)
+    with pytest.raises(FileChangedError, match="was changed after the survey wrote it"):
+        _ = found.quantities
+    with pytest.raises(FileChangedError, match=r"quantities\.parquet"):
+        run(deposit, tmp_path)
+    found = run(deposit, tmp_path, overwrite=True)
+    assert len(found.quantities)
+
+
+def test_folders_of_other_surveys(deposit, tmp_path, copied):
+    run(deposit, tmp_path / "out")
+    other = catalogue(copied, [("x", "lid/top.pdb", "lid/1/md.xtc")])
+    options = {"battery": BATTERY, "backend": "serial"}
+    with pytest.raises(UnsupportedError, match="a survey of other trajectories, such as 'core'"):
+        paceline.survey(other, tmp_path / "out", **options)
+    paceline.survey(other, tmp_path / "out", overwrite=True, **options)
+    assert not (tmp_path / "out" / "series.parquet").exists()
+    manifest = tmp_path / "out" / "survey.json"
+    manifest.write_text(manifest.read_text().replace("survey 1", "survey 9"))
+    with pytest.raises(UnsupportedError, match="expected 'paceline survey 1', found"):
+        paceline.open_survey(tmp_path / "out")
+    with pytest.raises(UnsupportedError, match=r"survey\.json is missing"):
+        paceline.open_survey(tmp_path)
+
+
+def test_two_surveys_at_once_are_refused(deposit, tmp_path):
+    with (
+        surveys.Journal(tmp_path / surveys.JOURNAL),
+        pytest.raises(CheckpointError, match="another run is using"),
+    ):
+        run(deposit, tmp_path)
+    assert run(deposit, tmp_path)
+
+
+def test_a_journal_of_something_else_is_an_error(deposit, tmp_path):
+    with surveys.Journal(tmp_path / surveys.JOURNAL) as journal:
+        journal.append(b"something else")
+    with pytest.raises(CheckpointError, match="expected results of a survey"):
+        run(deposit, tmp_path)
+
+
+def test_missing_tables_are_named(deposit, tmp_path):
+    found = run(deposit, tmp_path, series=False)
+    with pytest.raises(UnsupportedError, match="run the survey with series=True"):
+        _ = found.series
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "duckdb"])
+def test_other_libraries_read_the_tables(library, whole):
+    module = pytest.importorskip(library, reason=f"{library} is not installed")
+    table, path = whole.quantities, f"{whole.path('quantities')}"
+    expected = [one["mean"] for one in rows_of(table, analysis="rmsd")]
+    if library == "pandas":
+        frame = module.read_parquet(path)
+        found = frame[frame["analysis"] == "rmsd"]["mean"].tolist()
+    elif library == "polars":
+        found = module.from_arrow(table).filter(module.col("analysis") == "rmsd")["mean"].to_list()
+    else:
+        rows = module.sql(f"SELECT mean FROM '{path}' WHERE analysis = 'rmsd'").fetchall()
+        found = [mean for (mean,) in rows]
+    assert found == expected
+
+
+def test_the_command_prints_a_summary(deposit, tmp_path, run_with_answer):
+    (tmp_path / "b.toml").write_text("[rmsd]\nselect = 'name CA'\n[gyration]\nselect = 'name CA'\n")
+    words = ["survey", deposit, "--pattern", "{id}/{replica}/md.xtc", "-o", tmp_path / "out"]
+    words += ["--battery", tmp_path / "b.toml", "--backend", "serial", "-b", "20", "--series"]
+    status, out, err = run_with_answer(*words)
+    assert status == 0, err
+    assert "6 systems, 0 of them with failures" in err
+    assert "gyration" in out
+    found = paceline.open_survey(tmp_path / "out")
+    assert min(one["time"] for one in found.series.to_pylist()) > 19.9
+    status, out, err = run_with_answer(*words, "--json")
+    assert json.loads(out)["tables"]["systems"] == 6
+    status, out, err = run_with_answer(*words, "--shard", "0/4")
+    assert status == 2
+    assert "expected N/COUNT, such as 3/16" in err
