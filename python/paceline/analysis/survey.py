@@ -25,6 +25,7 @@ from paceline.analysis.battery import ENERGIES
 from paceline.analysis.battery_file import read_battery_file, toml_of
 from paceline.analysis.default_batteries import Description
 from paceline.analysis.survey_catalogue import SurveyCatalogue, SurveyEntry, read_catalogue
+from paceline.analysis.survey_page import save_pages
 from paceline.analysis.survey_tables import (
     FORMAT,
     LONG,
@@ -46,15 +47,17 @@ from paceline.analysis.survey_worker import (
     SurveyWork,
     SystemResults,
     analyse,
+    battery_of,
     decode,
     encode,
     facts_of,
+    open_system,
     state_of,
 )
 from paceline.backends import make_backend
 from paceline.backends.base import Backend
 from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
-from paceline.errors import CheckpointError, UnsupportedError, WorkerError, warn
+from paceline.errors import CheckpointError, UnsupportedError, WorkerError, quiet_warnings, warn
 from paceline.performance.number_format import many
 from paceline.runner import FramesChosen
 
@@ -81,6 +84,7 @@ def survey(
     profiles: bool = False,
     shard: tuple[int, int] | None = None,
     merge: bool = False,
+    pages: int | None = None,
     overwrite: bool = False,
     unwrap: bool = True,
     start: int | None = None,
@@ -104,9 +108,9 @@ def survey(
     catalogue : path-like
         Table (.csv, .tsv, .parquet, or .toml with [[trajectories]]) with the columns `id`,
         `topology` and `trajectory` (several trajectories that continue each other are separated by
-        ";"), optionally `replica` and `group`, and any others, which are copied to the results.
-        Paths are relative to the folder of the table. Or a folder or the address of a store, with
-        `pattern`; or HDF5 files, with `layout`.
+        ";"), optionally `replica`, `group` and `dataset` (of positions in an HDF5 file), and any
+        others, which are copied to the results. Paths are relative to the folder of the table. Or
+        a folder or the address of a store, with `pattern`; or HDF5 files, with `layout`.
     output : path-like
         Folder for the tables, made if it does not exist.
     battery : path-like or mapping, optional
@@ -127,6 +131,9 @@ def survey(
         16, in any order or at the same time. A call without `shard` then writes the tables.
     merge : bool
         Write the tables of finished shards, and raise an error if trajectories are missing.
+    pages : int, optional
+        Write a page with the distribution of each quantity, index.html, and a page for each of so
+        many outliers. This needs matplotlib.
     overwrite : bool
         Compute everything again, and replace a survey of another catalogue or version.
     unwrap : bool
@@ -207,6 +214,8 @@ def survey(
                     run.compute(workers, progress)
                 if shard is None:
                     run.write()
+                if shard is None and pages is not None:
+                    save_pages(Survey(output), pages, run.save_system)
         collective.broadcast(lambda: None)
     return Survey(output) if shard is None else None
 
@@ -423,6 +432,14 @@ class _SurveyRun:
             with new_file(self._folder / MANIFEST, overwrite=True) as file:
                 json.dump(self._manifest(tables), file, indent=2, ensure_ascii=False)
                 file.write("\n")
+
+    def save_system(self, key: tuple[str, str], folder: Path) -> None:
+        """Analyse one system again, and write tables, figures and a page."""
+        entry = next(one for one in self._catalogue.entries if one.key == key)
+        with quiet_warnings():
+            battery = battery_of(open_system(entry, self._settings)[0], self._settings)
+            battery.run(unwrap=self._settings.unwrap, progress=False, **self._settings.options)
+            battery.save(folder, overwrite=True)
 
     def _remove_journals(self) -> None:
         for journal in self._journals:

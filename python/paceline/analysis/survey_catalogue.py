@@ -22,8 +22,8 @@ from paceline.performance.number_format import joined
 from paceline.trajectory.open import files_named
 
 #: Columns of a catalogue that have a meaning; all other columns are copied to the results.
-TRAJECTORIES = ("trajectory", "trajectories")
-KNOWN = ("id", "replica", "group", "topology", *TRAJECTORIES)
+TRAJECTORIES, DATASET = ("trajectory", "trajectories"), "dataset"
+KNOWN = ("id", "replica", "group", "topology", *TRAJECTORIES, DATASET)
 #: Separator of several trajectories in a cell of text.
 SEPARATOR = ";"
 #: Extensions of topologies that are looked for beside trajectories, in order of preference.
@@ -206,8 +206,10 @@ def _entry(name: str, number: int, row: object) -> SurveyEntry:
     if isinstance(trajectories, str):
         trajectories = [one.strip() for one in trajectories.split(SEPARATOR)]
     texts = {key: given.pop(key, "") for key in ("id", "topology", "replica", "group")}
-    for key, value in [*texts.items(), *((several[0], one) for one in trajectories)]:
-        if not isinstance(value, str) and (key in ("topology", *TRAJECTORIES) or not _is_id(value)):
+    dataset = given.pop(DATASET, "")
+    named = [*texts.items(), (DATASET, dataset), *((several[0], one) for one in trajectories)]
+    for key, value in named:
+        if not (isinstance(value, str) or (key in ("id", "replica", "group") and _is_id(value))):
             raise UnsupportedError(f"{where}: {key}: expected a text, found {value!r}")
     for key, value in given.items():
         if not isinstance(value, str | int | float):
@@ -220,6 +222,7 @@ def _entry(name: str, number: int, row: object) -> SurveyEntry:
         f"{texts['replica']}",
         f"{texts['group']}",
         given,
+        {DATASET: dataset} if dataset else {},
     )
 
 

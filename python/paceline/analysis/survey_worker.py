@@ -153,7 +153,7 @@ def analyse(item: SurveyItem, settings: SurveySettings, backend: object) -> Syst
     results = SystemResults(facts_of(entry, settings))
     with _alone, _collected_warnings() as texts:
         try:
-            universe, content = _open(entry, settings)
+            universe, content = open_system(entry, settings)
             results.facts["key"] = f"{settings.digest}-{content}"
             results.facts["unchanged"] = results.facts["key"] == item.key
             if not results.facts["unchanged"]:
@@ -244,7 +244,7 @@ def _drop_universe() -> None:
     _last.digest, _last.universe = "", None
 
 
-def _open(entry: SurveyEntry, settings: SurveySettings) -> tuple[Any, str]:
+def open_system(entry: SurveyEntry, settings: SurveySettings) -> tuple[Any, str]:
     """Open a trajectory; return the Universe and a digest of all files.
 
     If the topology equals that of the last trajectory, it is not parsed again.
@@ -311,16 +311,20 @@ def _fingerprints(trajectory: Any) -> str:
     return ", ".join(map(_digest_of, [trajectory.filename] if names is None else names))
 
 
+def battery_of(universe: Any, settings: SurveySettings) -> Battery:
+    """Make the battery of a system, without the analyses for which it lacks data."""
+    if settings.descriptions is None:
+        return Battery.default(universe)
+    return Battery(settings.descriptions, universe, optional=True)
+
+
 def _analyse_universe(
     universe: Any, settings: SurveySettings, backend: object, results: SystemResults
 ) -> None:
     """Run the battery on a Universe, and add rows to the results."""
     trajectory = universe.trajectory
     results.facts |= {"n_atoms": trajectory.n_atoms, "n_frames": trajectory.n_frames}
-    if settings.descriptions is None:
-        battery = Battery.default(universe)
-    else:
-        battery = Battery(settings.descriptions, universe, optional=True)
+    battery = battery_of(universe, settings)
     analyses = _run(battery, settings, backend, results)
     for name, reason in battery.left_out.items():
         results.failures.append([name, "left out", " ".join(reason.split())])

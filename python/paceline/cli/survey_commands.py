@@ -142,6 +142,15 @@ def _add_output(parser: CommandParser) -> None:
         help="also write a table of the values of residues, distances and so on",
     )
     add(
+        "--pages",
+        type=positive,
+        default=5,
+        metavar="N",
+        help="write a page of distributions, index.html, and pages of at most N outliers "
+        "[%(default)s]",
+    )
+    add("--no-page", action="store_true", help="write tables only")
+    add(
         "--overwrite",
         action="store_true",
         help="compute everything again; replace a survey of another catalogue",
@@ -200,6 +209,7 @@ def run_survey(args: argparse.Namespace) -> None:
         profiles=args.profiles,
         shard=args.shard,
         merge=args.merge,
+        pages=None if args.no_page else args.pages,
         overwrite=args.overwrite,
         unwrap=not args.no_unwrap,
         on_error=args.on_error,

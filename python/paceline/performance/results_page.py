@@ -146,8 +146,9 @@ def results_page(
     sections: Iterable[ResultSection],
     footer: str,
     shared_files: Sequence[str] = (),
+    run_files: Sequence[str] = ("timings.html", "battery.toml"),
 ) -> str:
-    """Create the page of results; `shared_files` belong to all analyses.
+    """Create the page of results; `shared_files` belong to all analyses, `run_files` to the run.
 
     `footer` explains the intervals.
     """
@@ -168,7 +169,7 @@ def results_page(
     facts = list(overview.facts)
     more = [element("p", HINT, class_="caption hint")] if has_charts else []
     about = facts_list(facts, wide=[name for name, _ in facts])
-    links = _links(["timings.html", "battery.toml"])
+    links = _links(run_files)
     after.append(("run", "How it was computed", [about, links]))
     header = element(
         "header",

@@ -1,0 +1,254 @@
+"""HTML page of a survey: the distribution of each quantity, with outliers, and all failures."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from paceline._core import __version__
+from paceline._util.files import new_file
+from paceline.analysis.survey_tables import MANIFEST, Survey
+from paceline.errors import warn
+from paceline.performance.figure_style import STYLE, has_matplotlib, styled
+from paceline.performance.number_format import joined, many, shortened
+from paceline.performance.page import element
+from paceline.performance.results_page import (
+    Overview,
+    ResultDrawing,
+    ResultSection,
+    results_page,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PAGE, PAGES = "index.html", "pages"
+#: Distance from the median beyond which a mean is an outlier, in standard deviations of a normal
+#: distribution of the same median absolute deviation.
+FAR = 5.0
+#: Ratio of a standard deviation to the median absolute deviation of a normal distribution.
+OF_NORMAL = 1.4826
+#: Minimum number of systems among which outliers are looked for.
+LEAST_SYSTEMS = 8
+#: Maximum numbers of outliers of a quantity, of quantities, of groups with a colour, of failures.
+MOST_OUTLIERS, MOST_QUANTITIES, MOST_GROUPS, MOST_FAILURES = 5, 60, 8, 50
+FIGURE_SIZE = (5.2, 2.9)
+FOOTER = (
+    "A distribution contains one mean of each system; the mean is that of the equilibrated frames. "
+    f"Outliers are further than {FAR:g} standard deviations from the median of their group, where "
+    "the standard deviation is 1.4826 times the median absolute deviation."
+)
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Means of one quantity in all systems.
+
+    `keys` are ids and replicas, and `groups` the groups of the systems.
+    """
+
+    analysis: str
+    quantity: str
+    unit: str
+    keys: Sequence[Key]
+    groups: Sequence[str]
+    means: np.ndarray
+    verdicts: Sequence[str]
+
+    @property
+    def title(self) -> str:
+        """Quantity and analysis, as a heading."""
+        if self.quantity.lower() == self.analysis.lower():
+            return self.quantity
+        return f"{self.analysis}: {self.quantity}"
+
+    @property
+    def label(self) -> str:
+        """Quantity with unit, for an axis."""
+        return f"{self.quantity} ({self.unit})" if self.unit else self.quantity
+
+    def distances(self) -> np.ndarray:
+        """Return the distance of each mean from the median of its group, in deviations."""
+        found = np.zeros(len(self.means))
+        groups = np.array(self.groups)
+        for group in dict.fromkeys(self.groups):
+            members = groups == group
+            values = self.means[members]
+            middle = np.median(values)
+            deviation = OF_NORMAL * np.median(np.abs(values - middle))
+            if len(values) >= LEAST_SYSTEMS and deviation > 0:
+                found[members] = np.abs(values - middle) / deviation
+        return found
+
+    def outliers(self) -> list[tuple[Key, float, float]]:
+        """Return key, mean and distance of the farthest outliers."""
+        distances = self.distances()
+        order = np.argsort(-distances, kind="stable")[:MOST_OUTLIERS]
+        return [
+            (self.keys[k], float(self.means[k]), float(distances[k]))
+            for k in order.tolist()
+            if distances[k] > FAR
+        ]
+
+
+def distributions(survey: Survey) -> list[Distribution]:
+    """Collect the means of each quantity, in the order of the table."""
+    names = ("id", "replica", "group", "analysis", "quantity", "unit", "mean", "verdict")
+    columns = [survey.quantities[name].to_pylist() for name in names]
+    found: dict[tuple[str, str, str], list[tuple[Any, ...]]] = {}
+    for row in zip(*columns, strict=True):
+        if np.isfinite(row[6]):
+            found.setdefault(row[3:6], []).append(row)
+    return [
+        Distribution(
+            *name,
+            keys=[(row[0], row[1]) for row in rows],
+            groups=[row[2] for row in rows],
+            means=np.array([row[6] for row in rows]),
+            verdicts=[row[7] for row in rows],
+        )
+        for name, rows in found.items()
+    ]
+
+
+def farthest(found: Sequence[Distribution], most: int) -> list[Key]:
+    """Return the systems with the farthest outliers of all quantities."""
+    distances: dict[Key, float] = {}
+    for one in found:
+        for key, _, distance in one.outliers():
+            distances[key] = max(distance, distances.get(key, 0.0))
+    return sorted(distances, key=lambda key: (-distances[key], key))[:most]
+
+
+def save_pages(survey: Survey, most: int, save_system: Callable[[Key, Path], None]) -> None:
+    """Write the page of a survey, and pages of the farthest outliers.
+
+    `save_system` analyses a system again, and writes its results into a folder.
+    """
+    if not has_matplotlib():
+        return
+    found = distributions(survey)
+    keys = dict(zip(_keys_of(survey), survey.systems["key"].to_pylist(), strict=True))
+    links: dict[Key, str] = {}
+    for key in farthest(found, most):
+        folder = survey.folder / PAGES / keys[key].rpartition("-")[2]
+        try:
+            if not (folder / PAGE).exists():
+                save_system(key, folder)
+        except Exception as error:  # the tables do not depend on this page
+            warn(f"{' '.join(key)}: its page was not written: {error}")
+            continue
+        links[key] = f"{PAGES}/{folder.name}/{PAGE}"
+    _remove_others(survey.folder / PAGES, links.values())
+    with new_file(survey.folder / PAGE, overwrite=True) as file:
+        file.write(page_of_survey(survey, found, links))
+
+
+def _keys_of(survey: Survey) -> list[Key]:
+    systems = survey.systems
+    return list(zip(systems["id"].to_pylist(), systems["replica"].to_pylist(), strict=True))
+
+
+def _remove_others(folder: Path, kept: Sequence[str] | Any) -> None:
+    """Remove pages of systems that are no longer among the outliers."""
+    names = {link.split("/")[1] for link in kept}
+    for path in folder.glob("*") if folder.is_dir() else ():
+        if path.name not in names and (path / "battery.toml").exists():
+            shutil.rmtree(path)
+
+
+def page_of_survey(survey: Survey, found: Sequence[Distribution], links: Mapping[Key, str]) -> str:
+    """Make the page; `links` are the pages of some systems."""
+    with styled(STYLE):
+        sections = [_section(one, links) for one in found[:MOST_QUANTITIES]]
+    failures = survey.failures.to_pylist()
+    if failures:
+        sections.append(_failures(failures))
+    systems = survey.facts["tables"]["systems"]["rows"]
+    failed = len({(one["id"], one["replica"]) for one in failures})
+    paragraphs = [f"{many(systems, 'system')}, {failed:,} of them with failures."]
+    far = [one.title for one in found if one.outliers()]
+    if far:
+        paragraphs.append(f"Outliers were found in {joined(far)}.")
+    if len(found) > MOST_QUANTITIES:
+        more = len(found) - MOST_QUANTITIES
+        paragraphs.append(f"{more:,} further quantities are in quantities.parquet.")
+    facts = [("catalogue", survey.facts["catalogue"]["folder"]), ("paceline", __version__)]
+    overview = Overview(f"Survey of {many(systems, 'system')}", paragraphs, facts)
+    files = [f"{name}.parquet" for name in survey.facts["tables"]]
+    return results_page(overview, sections, FOOTER, run_files=[*files, MANIFEST])
+
+
+def _section(one: Distribution, links: Mapping[Key, str]) -> ResultSection:
+    """Make the section of a quantity: its distribution, and its outliers."""
+    low, middle, high = np.percentile(one.means, [5, 50, 95])
+    unit = f" {one.unit}" if one.unit and one.unit != "°" else one.unit
+    answers = [
+        f"median {middle:.4g}{unit}, 5 % to 95 % of the systems {low:.4g} to {high:.4g}{unit}"
+    ]
+    judged = [verdict for verdict in one.verdicts if verdict]
+    if judged:
+        counts = {text: judged.count(text) for text in dict.fromkeys(sorted(judged))}
+        answers.append(", ".join(f"{count:,} {text}" for text, count in counts.items()))
+    lines = [
+        (_link(key, links), f"{mean:.4g}", f"{distance:.1f}")
+        for key, mean, distance in one.outliers()
+    ]
+    return ResultSection(
+        one.title,
+        "",
+        [ResultDrawing(_histogram(one))],
+        answers,
+        ("outlier", one.label, "deviations"),
+        lines,
+    )
+
+
+def _link(key: Key, links: Mapping[Key, str]) -> str:
+    name = f"{key[0]} ({key[1]})" if key[1] else key[0]
+    return element("a", name, href=links[key]) if key in links else name
+
+
+def _histogram(one: Distribution) -> "Figure":
+    """Draw the distribution of a quantity, with a colour for each group."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=FIGURE_SIZE, layout="constrained")
+    axes = figure.subplots()
+    edges = np.histogram_bin_edges(one.means, "auto" if len(one.means) < 1000 else 50)
+    parts = list(_parts(one))
+    kind: Literal["stepfilled", "step"] = "stepfilled" if len(parts) == 1 else "step"
+    for name, values in parts:
+        axes.hist(values, edges.tolist(), histtype=kind, label=name, linewidth=1.2)
+    if len(parts) > 1:
+        axes.legend(title="group")
+    axes.set(xlabel=one.label, ylabel="systems")
+    return figure
+
+
+def _parts(one: Distribution) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the means of each group; of the last ones together, if there are very many groups."""
+    groups = np.array(one.groups)
+    names = sorted(set(one.groups))
+    if len(names) > MOST_GROUPS:
+        yield "all", one.means
+        return
+    for name in names:
+        yield name or "none", one.means[groups == name]
+
+
+def _failures(failures: Sequence[Mapping[str, str]]) -> ResultSection:
+    """Make the section of failures."""
+    lines = [
+        (one["id"], one["replica"], one["analysis"] or "all", shortened(one["message"]))
+        for one in failures[:MOST_FAILURES]
+    ]
+    more = len(failures) - MOST_FAILURES
+    remarks = [f"{many(more, 'further failure')} in failures.parquet"] if more > 0 else []
+    titles = ("id", "replica", "analysis", "reason")
+    return ResultSection("Failures", "", [], (), titles, lines, remarks=remarks)
