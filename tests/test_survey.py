@@ -1,6 +1,7 @@
 """Tests of surveys: tables over many trajectories, resumable, with the same bytes."""
 
 import csv
+import hashlib
 import json
 import os
 import random
@@ -19,10 +20,10 @@ from helpers.waiting import until
 
 import paceline
 from paceline.analysis import survey as surveys
-from paceline.analysis import survey_worker
+from paceline.analysis import survey_records, survey_replay, survey_worker
 from paceline.analysis.battery import Battery
 from paceline.analysis.survey_catalogue import read_catalogue
-from paceline.analysis.survey_worker import decode
+from paceline.analysis.survey_records import decode
 from paceline.errors import CheckpointError, FileChangedError, UnsupportedError, WorkerError
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -563,3 +564,31 @@ def test_the_command_prints_a_summary(deposit, tmp_path, run_with_answer):
     status, out, err = run_with_answer(*words, "--shard", "0/4")
     assert status == 2
     assert "expected N/COUNT, such as 3/16" in err
+
+
+def test_replay_finds_a_changed_number(copied, tmp_path):
+    from pyarrow import parquet
+
+    found = run(copied, tmp_path / "out")
+    assert survey_replay.replay_survey(found.folder) == ([], 6)
+    assert survey_replay.replay_survey(found.folder, sample=2) == ([], 2)
+    # An edited table does not have the digest of the manifest.
+    path = found.path("quantities")
+    table = parquet.read_table(path).to_pydict()
+    table["mean"][0] = np.nextafter(table["mean"][0], np.inf)
+    schema = parquet.read_schema(path)
+    parquet.write_table(survey_records.need_arrow().table(table, schema=schema), path)
+    (difference,), n_systems = survey_replay.replay_survey(found.folder)
+    assert "was changed after the survey wrote it" in difference
+    assert n_systems == 0
+    # With a new digest in the manifest, the number itself is found.
+    manifest = found.folder / "survey.json"
+    about = json.loads(manifest.read_text())
+    about["tables"]["quantities"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    manifest.write_text(json.dumps(about))
+    (difference,), n_systems = survey_replay.replay_survey(found.folder)
+    assert "quantities.parquet: core (1): rmsd RMSD: mean: expected " in difference
+    # A changed trajectory explains other numbers.
+    shutil.copy(copied / "core" / "2" / "md.xtc", copied / "core" / "1" / "md.xtc")
+    (difference,), n_systems = survey_replay.replay_survey(found.folder)
+    assert difference == "core (1): its files have changed since the survey"

@@ -11,7 +11,6 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import cloudpickle
 
@@ -26,6 +25,7 @@ from paceline.analysis.battery_file import read_battery_file, toml_of
 from paceline.analysis.default_batteries import Description
 from paceline.analysis.survey_catalogue import SurveyCatalogue, SurveyEntry, read_catalogue
 from paceline.analysis.survey_page import save_pages
+from paceline.analysis.survey_records import SystemResults, decode, encode, need_arrow
 from paceline.analysis.survey_tables import (
     FORMAT,
     LONG,
@@ -36,7 +36,6 @@ from paceline.analysis.survey_tables import (
     StoredTables,
     Survey,
     TableWriter,
-    need_arrow,
     rows_of,
     types_of,
 )
@@ -45,11 +44,8 @@ from paceline.analysis.survey_worker import (
     SurveyItem,
     SurveySettings,
     SurveyWork,
-    SystemResults,
     analyse,
     battery_of,
-    decode,
-    encode,
     facts_of,
     open_system,
     state_of,
@@ -195,7 +191,7 @@ def survey(
             chosen = read_catalogue(catalogue, pattern=pattern, topology=topology, layout=layout)
             options = {"start": start, "stop": stop, "step": step, "frames": frames}
             options = {name: value for name, value in options.items() if value is not None}
-            settings = _settings(
+            settings = with_digest(
                 SurveySettings(
                     chosen.folder,
                     _descriptions(battery),
@@ -220,12 +216,15 @@ def survey(
     return Survey(output) if shard is None else None
 
 
-def _descriptions(battery: object) -> Mapping[str, Description] | None:
+def _descriptions(
+    battery: str | os.PathLike | Mapping[str, Description] | None,
+) -> Mapping[str, Description] | None:
     """Return the descriptions of a battery; None for the default batteries."""
+    found: Mapping[str, Description] | None
     if battery is None or isinstance(battery, Mapping):
-        found: Any = battery
+        found = battery
     else:
-        found, groups = read_battery_file(battery)  # type: ignore[arg-type]
+        found, groups = read_battery_file(battery)
         if groups:
             raise UnsupportedError(
                 f"{battery} names its own systems, as [groups.{next(iter(groups))}]: remove these "
@@ -243,7 +242,7 @@ def core_digest() -> str:
     return digest(Path(_core.__file__).read_bytes())[:DIGITS]
 
 
-def _settings(given: SurveySettings) -> SurveySettings:
+def with_digest(given: SurveySettings) -> SurveySettings:
     """Add the digest of the settings and of the programs."""
     about = vars(given) | {"folder": "", "descriptions": _battery_text(given)}
     return replace(
@@ -462,7 +461,10 @@ class _SurveyRun:
 
     def _manifest(self, tables: Mapping[str, JsonObject]) -> JsonObject:
         settings = self._settings
-        options = {name: f"{value}" for name, value in settings.options.items()}
+        options = {
+            name: value if isinstance(value, int | str) else f"{value!r}"
+            for name, value in settings.options.items()
+        }
         return {
             "format": FORMAT,
             "paceline": _core.__version__,

@@ -12,10 +12,11 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
 
 from paceline._util.digest import digest
 from paceline._util.files import is_address
+from paceline._util.json_object import JsonArray, JsonObject
+from paceline.analysis.survey_records import need_arrow
 from paceline.errors import UnsupportedError
 from paceline.hdf5 import mdcath
 from paceline.performance.number_format import joined
@@ -44,8 +45,8 @@ class SurveyEntry:
     trajectories: tuple[str, ...]
     replica: str = ""
     group: str = ""
-    columns: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    columns: JsonObject = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -128,7 +129,7 @@ def _check_keys(name: str, entries: Sequence[SurveyEntry]) -> None:
             )
 
 
-def _rows_of(name: str) -> list[dict[str, Any]]:
+def _rows_of(name: str) -> list[JsonObject]:
     """Read the rows of a catalogue as dictionaries."""
     ending = os.path.splitext(name)[1].lower()
     if ending in (".csv", ".tsv"):
@@ -136,8 +137,6 @@ def _rows_of(name: str) -> list[dict[str, Any]]:
     if ending == ".toml":
         return _toml_rows(name)
     if ending == ".parquet":
-        from paceline.analysis.survey_tables import need_arrow
-
         parquet = need_arrow("parquet")
         return parquet.read_table(name).to_pylist()
     raise UnsupportedError(
@@ -145,7 +144,7 @@ def _rows_of(name: str) -> list[dict[str, Any]]:
     )
 
 
-def _text_rows(name: str, delimiter: str) -> list[dict[str, Any]]:
+def _text_rows(name: str, delimiter: str) -> list[JsonObject]:
     """Read rows of text; columns of numbers become numbers, except those with a meaning."""
     with open(name, encoding="utf-8-sig", newline="") as file:
         lines = (line for line in file if not line.startswith("#"))
@@ -165,7 +164,7 @@ def _text_rows(name: str, delimiter: str) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _numbers(cells: Sequence[str]) -> list[Any]:
+def _numbers(cells: Sequence[str]) -> JsonArray:
     """Convert a column to whole numbers or numbers if all cells allow it."""
     for kind in (int, float):
         try:
@@ -175,7 +174,7 @@ def _numbers(cells: Sequence[str]) -> list[Any]:
     return [*cells]
 
 
-def _toml_rows(name: str) -> list[dict[str, Any]]:
+def _toml_rows(name: str) -> list[JsonObject]:
     """Read tables [[trajectories]] of a TOML file."""
     with open(name, "rb") as file:
         try:

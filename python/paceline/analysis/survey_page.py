@@ -1,10 +1,10 @@
 """HTML page of a survey: the distribution of each quantity, with outliers, and all failures."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -100,7 +100,7 @@ def distributions(survey: Survey) -> list[Distribution]:
     """Collect the means of each quantity, in the order of the table."""
     names = ("id", "replica", "group", "analysis", "quantity", "unit", "mean", "verdict")
     columns = [survey.quantities[name].to_pylist() for name in names]
-    found: dict[tuple[str, str, str], list[tuple[Any, ...]]] = {}
+    found: dict[tuple[str, str, str], list[tuple[str, str, str, str, str, str, float, str]]] = {}
     for row in zip(*columns, strict=True):
         if np.isfinite(row[6]):
             found.setdefault(row[3:6], []).append(row)
@@ -154,7 +154,7 @@ def _keys_of(survey: Survey) -> list[Key]:
     return list(zip(systems["id"].to_pylist(), systems["replica"].to_pylist(), strict=True))
 
 
-def _remove_others(folder: Path, kept: Sequence[str] | Any) -> None:
+def _remove_others(folder: Path, kept: Iterable[str]) -> None:
     """Remove pages of systems that are no longer among the outliers."""
     names = {link.split("/")[1] for link in kept}
     for path in folder.glob("*") if folder.is_dir() else ():

@@ -11,16 +11,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from paceline._util.files import new_file
 from paceline._util.json_object import JsonObject
-from paceline.analysis.survey_catalogue import SurveyCatalogue, SurveyEntry
-from paceline.analysis.survey_worker import QUANTITY, SystemResults
+from paceline.analysis.survey_catalogue import SEPARATOR, SurveyCatalogue, SurveyEntry
+from paceline.analysis.survey_records import QUANTITY, SystemResults, need_arrow
 from paceline.errors import FileChangedError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
     "systems": {
         "topology": "string",
         "trajectory": "string",
+        "options": "string",
         "key": "string",
         "n_atoms": "int64",
         "n_frames": "int64",
@@ -69,16 +69,6 @@ TABLES: Mapping[str, Mapping[str, str]] = {
 WITH_COLUMNS = ("systems", "quantities", "failures")
 #: Tables that are made on request.
 LONG = ("series", "profiles")
-
-
-def need_arrow(module: str = "") -> Any:
-    """Import pyarrow, or a module of it; raise `UnsupportedError` if it is not installed."""
-    try:
-        return import_module(f"pyarrow.{module}" if module else "pyarrow")
-    except ImportError:
-        raise UnsupportedError(
-            "surveys and Parquet tables need pyarrow: pip install 'paceline[arrow]'"
-        ) from None
 
 
 class FoundRows(NamedTuple):
@@ -293,7 +283,7 @@ def rows_of(found: SystemResults) -> FoundRows:
     """Convert the results of one trajectory to Arrow tables."""
     arrow = need_arrow()
 
-    def table(name: str, columns: Sequence[Any]) -> Any:
+    def table(name: str, columns: Sequence[Sequence[object]]) -> "pyarrow.Table":
         types = TABLES[name]
         arrays = [
             arrow.array(values, kind, from_pandas=False)
@@ -402,7 +392,7 @@ class TableWriter:
         return arrow.table(columns, schema=schema)
 
 
-def _value(entry: SurveyEntry, name: str, kind: str) -> Any:
+def _value(entry: SurveyEntry, name: str, kind: str) -> object:
     """Return the value of a catalogue's column, or None."""
     if name in ("id", "replica", "group"):
         return vars(entry)[name]
@@ -413,11 +403,12 @@ def _value(entry: SurveyEntry, name: str, kind: str) -> Any:
 def _systems(entries: Sequence[SurveyEntry], found: Sequence[FoundRows]) -> "pyarrow.Table":
     """Make rows of the table of systems."""
     arrow = need_arrow()
-    columns: dict[str, list[Any]] = {name: [] for name in TABLES["systems"]}
+    columns: dict[str, list[object]] = {name: [] for name in TABLES["systems"]}
     for entry, one in zip(entries, found, strict=True):
         facts = one.facts | {
             "topology": entry.topology,
-            "trajectory": ";".join(entry.trajectories),
+            "trajectory": SEPARATOR.join(entry.trajectories),
+            "options": json.dumps(entry.options, sort_keys=True) if entry.options else "",
         }
         facts |= {
             f"n_{name}": len(one.tables[name]) if name in one.tables else 0
@@ -440,11 +431,11 @@ def _windows(entries: Sequence[SurveyEntry]) -> Iterator[Sequence[SurveyEntry]]:
 class _Hashing:
     """File for writing that computes the digest of the bytes that it passes on."""
 
-    def __init__(self, file: Any):
+    def __init__(self, file: IO[bytes]):
         self._file, self._sha = file, hashlib.sha256()
         self.closed = False
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes) -> int:
         self._sha.update(data)
         return int(self._file.write(data))
 
@@ -501,10 +492,10 @@ class _RowGroups:
     def __init__(self, survey: Survey, name: str):
         survey.check(name)
         self._path = survey.path(name)
-        self._last: tuple[int, Any] = (-1, None)
+        self._last: tuple[int, pyarrow.Table] = (-1, None)
 
     @cached_property
-    def _file(self) -> Any:
+    def _file(self) -> "pyarrow.parquet.ParquetFile":
         return need_arrow("parquet").ParquetFile(self._path)
 
     @cached_property
@@ -514,7 +505,7 @@ class _RowGroups:
         sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
-    def rows(self, begin: int, end: int) -> Any:
+    def rows(self, begin: int, end: int) -> "pyarrow.Table":
         """Return some rows, which are in one row group."""
         number = int(np.searchsorted(self._begins, begin, side="right")) - 1
         if self._last[0] != number:

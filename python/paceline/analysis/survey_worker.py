@@ -1,31 +1,26 @@
-"""Analyse single trajectories of a survey, in any process, and encode the results.
-
-The results of several trajectories are one record: the length of a JSON text (64 bits,
-little-endian), the text, and the numbers of long tables, float64.
-"""
+"""Analyse single trajectories of a survey, in any process."""
 
 import hashlib
 import io
 import json
 import os
-import struct
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from paceline._util.json_object import JsonObject
+from paceline._util.json_object import JsonArray, JsonObject
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.battery import Battery
 from paceline.analysis.default_batteries import Description
 from paceline.analysis.survey_catalogue import SurveyEntry
+from paceline.analysis.survey_records import QUANTITY, SystemResults, encode
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
-from paceline.contract.atoms import attribute_of
+from paceline.contract.atoms import Frames, attribute_of
 from paceline.contract.catalogue import catalogue
 from paceline.errors import PacelineError, warn
 from paceline.hdf5 import mdcath
@@ -33,26 +28,12 @@ from paceline.performance.number_format import many
 from paceline.trajectory.addresses import local_copy
 from paceline.trajectory.open import cache_folder
 
+if TYPE_CHECKING:
+    from paceline.analysis.battery import Battery
+    from paceline.universe import Universe
+
 #: Columns of residues, in one of which tables of residues have numbers.
 OF_RESIDUES = ("resid", "residue")
-#: Rows of the table of quantities: value of each column that `_quantity` does not set.
-QUANTITY: Mapping[str, Any] = {
-    "analysis": "",
-    "quantity": "",
-    "unit": "",
-    "over": "",
-    "n": 0,
-    "mean": np.nan,
-    "low": np.nan,
-    "high": np.nan,
-    "standard_deviation": np.nan,
-    "mean_of_all": np.nan,
-    "n_independent": np.nan,
-    "equilibrated_from": np.nan,
-    "equilibrated_at": np.nan,
-    "verdict": "",
-    "text": "",
-}
 #: Beginning of a battery's warnings about analyses that a system does not allow.
 LEFT_OUT = "left out of the battery: "
 #: Maximum number of frames that were left out with a warning each.
@@ -61,7 +42,6 @@ MOST_DAMAGED = 20
 BLOCK_BYTES = 2**24
 #: Length of the digests in keys, hexadecimal digits.
 DIGITS = 16
-_LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
@@ -74,7 +54,7 @@ class SurveySettings:
 
     folder: str
     descriptions: Mapping[str, Description] | None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
     unwrap: bool = True
     series: bool = False
     profiles: bool = False
@@ -93,21 +73,6 @@ class SurveyItem(NamedTuple):
     key: str = ""
 
 
-@dataclass
-class SystemResults:
-    """Results of one trajectory: facts, rows of tables, and the numbers of long tables."""
-
-    facts: JsonObject
-    quantities: list[list[Any]] = field(default_factory=list)
-    failures: list[list[str]] = field(default_factory=list)
-    warnings: list[list[str]] = field(default_factory=list)
-    #: Analysis, quantity, unit, and further texts of each part of a long table.
-    series: list[list[Any]] = field(default_factory=list)
-    profiles: list[list[Any]] = field(default_factory=list)
-    #: Numbers of `series` (frame, time, value) and then of `profiles` (x, value).
-    numbers: list[np.ndarray] = field(default_factory=list)
-
-
 class SurveyWork:
     """Function of a worker: analyse some trajectories, and return their encoded results."""
 
@@ -117,34 +82,6 @@ class SurveyWork:
     def __call__(self, items: Sequence[SurveyItem]) -> bytes:
         """Analyse trajectories one after another; an error is a row of the results."""
         return encode([analyse(one, self._settings, "serial") for one in items])
-
-
-def encode(results: Sequence[SystemResults]) -> bytes:
-    """Encode the results of several trajectories as a record."""
-    systems, numbers = [], []
-    for one in results:
-        systems.append({key: value for key, value in vars(one).items() if key != "numbers"})
-        numbers += one.numbers
-    text = json.dumps(systems, ensure_ascii=False).encode()
-    parts = (np.ascontiguousarray(one, dtype="<f8").tobytes() for one in numbers)
-    return b"".join([_LENGTH.pack(len(text)), text, *parts])
-
-
-def decode(record: bytes, *, long: bool = True) -> list[SystemResults]:
-    """Decode a record; without `long`, the numbers of long tables are left out."""
-    end = _LENGTH.size + _LENGTH.unpack_from(record)[0]
-    found = [SystemResults(**one) for one in json.loads(record[_LENGTH.size : end])]
-    if not long:
-        return found
-    numbers = np.frombuffer(record, "<f8", offset=end)
-    at = 0
-    for one in found:
-        for parts, n_columns in ((one.series, 3), (one.profiles, 2)):
-            for part in parts:
-                n = part[-1] * n_columns
-                one.numbers.append(numbers[at : at + n].reshape(n_columns, -1))
-                at += n
-    return found
 
 
 def analyse(item: SurveyItem, settings: SurveySettings, backend: object) -> SystemResults:
@@ -232,7 +169,7 @@ class _LastUniverse:
     """
 
     digest = ""
-    universe: Any = None
+    universe: "Universe | None" = None
     warnings: Sequence[str] = ()
     attributes: Sequence[str] = ()
 
@@ -244,7 +181,7 @@ def _drop_universe() -> None:
     _last.digest, _last.universe = "", None
 
 
-def open_system(entry: SurveyEntry, settings: SurveySettings) -> tuple[Any, str]:
+def open_system(entry: SurveyEntry, settings: SurveySettings) -> "tuple[Universe, str]":
     """Open a trajectory; return the Universe and a digest of all files.
 
     If the topology equals that of the last trajectory, it is not parsed again.
@@ -267,6 +204,7 @@ def open_system(entry: SurveyEntry, settings: SurveySettings) -> tuple[Any, str]
         for text in of_trajectory:
             warn(text)
     else:
+        assert _last.universe is not None
         universe = _last.universe
         universe.load_new(files, **entry.options)
     for text in _last.warnings:
@@ -275,12 +213,12 @@ def open_system(entry: SurveyEntry, settings: SurveySettings) -> tuple[Any, str]
     return universe, hashlib.sha256(json.dumps(of_files).encode()).hexdigest()[:DIGITS]
 
 
-def _attributes_of(universe: Any) -> list[str]:
+def _attributes_of(universe: "Universe") -> list[str]:
     """Return the names of the topology attributes of a Universe."""
     return [one.attrname for one in universe._topology.attrs]
 
 
-def _topology_of(entry: SurveyEntry, settings: SurveySettings) -> tuple[Any, str, JsonObject]:
+def _topology_of(entry: SurveyEntry, settings: SurveySettings) -> tuple[object, str, JsonObject]:
     """Return a topology, the digest of its content, and keywords to open it.
 
     The digest is empty for a file that is also the trajectory.
@@ -293,16 +231,16 @@ def _topology_of(entry: SurveyEntry, settings: SurveySettings) -> tuple[Any, str
     if entry.topology in entry.trajectories:
         return name, "", {}
     path = local_copy(name, cache_folder())
-    return path, _digest_of(path), {}
+    return path, _digest_of(f"{path}"), {}
 
 
-def _digest_of(path: Any) -> str:
+def _digest_of(path: str) -> str:
     """Digest the content of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _fingerprints(trajectory: Any) -> str:
+def _fingerprints(trajectory: Frames) -> str:
     """Return fingerprints of trajectory files; a digest of files that MDAnalysis reads."""
     chain = attribute_of(trajectory, "chain")
     if chain is not None:
@@ -311,15 +249,18 @@ def _fingerprints(trajectory: Any) -> str:
     return ", ".join(map(_digest_of, [trajectory.filename] if names is None else names))
 
 
-def battery_of(universe: Any, settings: SurveySettings) -> Battery:
+def battery_of(universe: "Universe", settings: SurveySettings) -> "Battery":
     """Make the battery of a system, without the analyses for which it lacks data."""
+    # Deferred: the process that distributes the work makes no battery.
+    from paceline.analysis.battery import Battery
+
     if settings.descriptions is None:
         return Battery.default(universe)
     return Battery(settings.descriptions, universe, optional=True)
 
 
 def _analyse_universe(
-    universe: Any, settings: SurveySettings, backend: object, results: SystemResults
+    universe: "Universe", settings: SurveySettings, backend: object, results: SystemResults
 ) -> None:
     """Run the battery on a Universe, and add rows to the results."""
     trajectory = universe.trajectory
@@ -347,7 +288,7 @@ def _damage(damaged: Sequence[tuple[int, str]]) -> list[list[str]]:
 
 
 def _run(
-    battery: Battery, settings: SurveySettings, backend: object, results: SystemResults
+    battery: "Battery", settings: SurveySettings, backend: object, results: SystemResults
 ) -> dict[str, AnalysisBase]:
     """Run a battery; after an error, run its analyses one by one, and return those with results."""
     run = {"backend": backend, "progress": False, "unwrap": settings.unwrap, **settings.options}
@@ -362,7 +303,7 @@ def _run(
     names = list(battery.analyses) if len(battery.analyses) > 1 else []
     for name in names:
         try:
-            one = Battery({name: battery.descriptions[name]}, battery.universe)
+            one = type(battery)({name: battery.descriptions[name]}, battery.universe)
             done[name] = one.run(**run).analyses[name]
         except Exception as error:
             failures.append([name, type(error).__name__, _sentence(error)])
@@ -398,7 +339,7 @@ def _add_rows(
         _add_profiles(name, table, results)
 
 
-def _quantity(analysis: str, quantity: str, **values: object) -> list[Any]:
+def _quantity(analysis: str, quantity: str, **values: object) -> JsonArray:
     """Return a row of the table of quantities."""
     row = {**QUANTITY, "analysis": analysis, "quantity": quantity, **values}
     return [*row.values()]
@@ -415,7 +356,7 @@ def _verdicts(table: Table) -> dict[str, SeriesVerdict]:
     return table_verdicts(table, titles) if titles else {}
 
 
-def _of_series(analysis: str, table: Table, title: str, verdict: SeriesVerdict) -> list[Any]:
+def _of_series(analysis: str, table: Table, title: str, verdict: SeriesVerdict) -> JsonArray:
     """Return the row of a time series."""
     found = verdict.found
     values = np.asarray(table.columns[title])[found.equilibrated_from or 0 :]
@@ -443,7 +384,7 @@ def _of_series(analysis: str, table: Table, title: str, verdict: SeriesVerdict) 
     )
 
 
-def _over_residues(analysis: str, table: Table, title: str) -> list[Any]:
+def _over_residues(analysis: str, table: Table, title: str) -> JsonArray:
     """Return the row of the mean over residues."""
     values = np.asarray(table.columns[title], dtype=float)
     known = values[np.isfinite(values)]

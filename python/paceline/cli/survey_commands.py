@@ -3,13 +3,15 @@
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from paceline._util.choices import BACKENDS, ON_ERROR
+from paceline._util.json_object import JsonObject
 from paceline.cli import answer
 from paceline.cli.options import (
+    Bound,
     add_bound_arguments,
     add_json_argument,
     add_thread_argument,
@@ -229,7 +231,7 @@ def run_survey(args: argparse.Namespace) -> None:
     _report(found, as_json=args.json)
 
 
-def _frames(args: argparse.Namespace) -> dict[str, Any]:
+def _frames(args: argparse.Namespace) -> JsonObject:
     """Return the options that choose frames; those by time as a function of the trajectory."""
     bounds = args.begin, args.end
     if args.every is None and all(bound is None or bound[0] == "frame" for bound in bounds):
@@ -240,7 +242,7 @@ def _frames(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _frames_in_time(
-    begin: Any, end: Any, step: int, every: float | None, trajectory: Frames
+    begin: Bound, end: Bound, step: int, every: float | None, trajectory: Frames
 ) -> np.ndarray:
     """Return the frames of a trajectory between two times, ps."""
     from paceline.cli.analysis_steps import frames_of
@@ -279,7 +281,7 @@ def _report(found: "Survey", *, as_json: bool) -> None:
     print(*aligned([titles, *cells], left=3), sep="\n", flush=True)
 
 
-def _summary(found: "Survey") -> list[dict[str, Any]]:
+def _summary(found: "Survey") -> list[JsonObject]:
     """Return mean and standard deviation of each quantity between trajectories."""
     table = found.quantities.select(["analysis", "quantity", "unit", "mean"])
     groups: dict[tuple[str, str, str], list[float]] = {}

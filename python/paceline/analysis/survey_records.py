@@ -1,0 +1,90 @@
+"""Results of single trajectories of a survey, and their encoding as records of a journal.
+
+The results of several trajectories are one record: the length of a JSON text (64 bits,
+little-endian), the text, and the numbers of long tables, float64.
+"""
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import ModuleType
+
+import numpy as np
+
+from paceline._util.json_object import JsonArray, JsonObject
+from paceline.errors import UnsupportedError
+
+#: Rows of the table of quantities: value of each column that `_quantity` does not set.
+QUANTITY: Mapping[str, object] = {
+    "analysis": "",
+    "quantity": "",
+    "unit": "",
+    "over": "",
+    "n": 0,
+    "mean": np.nan,
+    "low": np.nan,
+    "high": np.nan,
+    "standard_deviation": np.nan,
+    "mean_of_all": np.nan,
+    "n_independent": np.nan,
+    "equilibrated_from": np.nan,
+    "equilibrated_at": np.nan,
+    "verdict": "",
+    "text": "",
+}
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclass
+class SystemResults:
+    """Results of one trajectory: facts, rows of tables, and the numbers of long tables."""
+
+    facts: JsonObject
+    quantities: list[JsonArray] = field(default_factory=list)
+    failures: list[list[str]] = field(default_factory=list)
+    warnings: list[list[str]] = field(default_factory=list)
+    #: Analysis, quantity, unit, and further texts of each part of a long table.
+    series: list[JsonArray] = field(default_factory=list)
+    profiles: list[JsonArray] = field(default_factory=list)
+    #: Numbers of `series` (frame, time, value) and then of `profiles` (x, value).
+    numbers: list[np.ndarray] = field(default_factory=list)
+
+
+def encode(results: Sequence[SystemResults]) -> bytes:
+    """Encode the results of several trajectories as a record."""
+    systems, numbers = [], []
+    for one in results:
+        systems.append({key: value for key, value in vars(one).items() if key != "numbers"})
+        numbers += one.numbers
+    text = json.dumps(systems, ensure_ascii=False).encode()
+    parts = (np.ascontiguousarray(one, dtype="<f8").tobytes() for one in numbers)
+    return b"".join([_LENGTH.pack(len(text)), text, *parts])
+
+
+def decode(record: bytes, *, long: bool = True) -> list[SystemResults]:
+    """Decode a record; without `long`, the numbers of long tables are left out."""
+    end = _LENGTH.size + _LENGTH.unpack_from(record)[0]
+    found = [SystemResults(**one) for one in json.loads(record[_LENGTH.size : end])]
+    if not long:
+        return found
+    numbers = np.frombuffer(record, "<f8", offset=end)
+    at = 0
+    for one in found:
+        for parts, n_columns in ((one.series, 3), (one.profiles, 2)):
+            for part in parts:
+                n = part[-1] * n_columns
+                one.numbers.append(numbers[at : at + n].reshape(n_columns, -1))
+                at += n
+    return found
+
+
+def need_arrow(module: str = "") -> ModuleType:
+    """Import pyarrow, or a module of it; raise `UnsupportedError` if it is not installed."""
+    try:
+        return import_module(f"pyarrow.{module}" if module else "pyarrow")
+    except ImportError:
+        raise UnsupportedError(
+            "surveys and Parquet tables need pyarrow: pip install 'paceline[arrow]'"
+        ) from None

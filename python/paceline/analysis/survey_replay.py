@@ -1,0 +1,140 @@
+"""Compute systems of a survey again, and compare their rows with those of its tables."""
+
+import json
+import os
+import random
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from paceline import _core
+from paceline._util.json_object import JsonObject
+from paceline.analysis.survey import core_digest, with_digest
+from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry
+from paceline.analysis.survey_tables import TABLES, FoundRows, StoredTables, Survey, rows_of
+from paceline.analysis.survey_worker import SurveyItem, SurveySettings, analyse
+from paceline.errors import FileChangedError, UnsupportedError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+#: Seed of the sample, so that everyone who repeats a replay checks the same systems.
+SEED = 0
+#: Columns that name a row in a message.
+NAMES = ("analysis", "quantity", "x", "frame", "message")
+
+
+def replay_survey(folder: str | os.PathLike, *, sample: int | None = None) -> tuple[list[str], int]:
+    """Compute all or some systems of a survey again; return differences, and their number.
+
+    Differences are sentences that name the table, the row and both values. First, the digests of
+    all tables are compared with the manifest. Then rows are compared bit by bit.
+
+    Raises `UnsupportedError` if the survey chose frames by a function, which no file records.
+    """
+    survey = Survey(folder)
+    differences = []
+    for name in survey.facts["tables"]:
+        try:
+            survey.check(name)
+        except FileChangedError as error:
+            differences.append(f"{error}")
+    if differences:
+        return differences, 0
+    stored = StoredTables(survey)
+    settings = settings_of(survey)
+    entries = entries_of(survey)
+    if sample is not None and sample < len(entries):
+        entries = random.Random(SEED).sample(entries, sample)
+    for entry in entries:
+        found = rows_of(analyse(SurveyItem(entry), settings, "serial"))
+        differences += compare(entry, stored.rows(entry.key), found)
+    about = survey.facts
+    if differences and (about["paceline"], about["core"]) != (_core.__version__, core_digest()):
+        differences.append(
+            f"the survey was computed by paceline {about['paceline']} (build {about['core']}), and "
+            f"again by {_core.__version__} (build {core_digest()})"
+        )
+    return differences, len(entries)
+
+
+def settings_of(survey: Survey) -> SurveySettings:
+    """Return the settings that a manifest records."""
+    recorded = survey.facts["settings"]
+    if "frames" in recorded["options"]:
+        raise UnsupportedError(
+            f"{survey.folder}: its frames were chosen by time or by a function: run the survey "
+            "again into another folder, and compare the tables"
+        )
+    text = recorded["battery"]
+    tables = survey.facts["tables"]
+    settings = SurveySettings(
+        survey.facts["catalogue"]["folder"],
+        None if text == "default" else tomllib.loads(text),
+        recorded["options"],
+        recorded["unwrap"],
+        "series" in tables,
+        "profiles" in tables,
+    )
+    return replace(settings, digest=with_digest(settings).digest)
+
+
+def entries_of(survey: Survey) -> list[SurveyEntry]:
+    """Return the entries of the catalogue, from the table of systems."""
+    return [
+        SurveyEntry(
+            row["id"],
+            row["topology"],
+            tuple(row["trajectory"].split(SEPARATOR)),
+            row["replica"],
+            row["group"],
+            options=json.loads(row["options"] or "{}"),
+        )
+        for row in survey.systems.to_pylist()
+    ]
+
+
+def compare(entry: SurveyEntry, stored: FoundRows, found: FoundRows) -> list[str]:
+    """Describe the first difference of each table of one system."""
+    was, now = (one["key"].rpartition("-")[2] for one in (stored.facts, found.facts))
+    if was != now and was and now:
+        return [f"{entry.name}: its files have changed since the survey"]
+    differences = []
+    for name in TABLES:
+        if name == "systems":
+            pairs = _different_facts(stored.facts, found.facts)
+            differences += [
+                f"systems.parquet: {entry.name}: {column}: expected {old!r}, found {new!r}"
+                for column, old, new in pairs
+            ]
+            continue
+        before, after = stored.tables.get(name), found.tables.get(name)
+        difference = _first_difference(before, after)
+        if difference:
+            differences.append(f"{name}.parquet: {entry.name}: {difference}")
+    return differences
+
+
+def _different_facts(stored: JsonObject, found: JsonObject) -> Iterator[tuple[str, object, object]]:
+    """Yield the columns in which the facts of a system differ."""
+    for column in ("n_atoms", "n_frames", "n_analysed", "first_time", "last_time"):
+        old, new = stored[column], found[column]
+        if repr(old) != repr(new):
+            yield column, old, new
+
+
+def _first_difference(before: "pyarrow.Table | None", after: "pyarrow.Table | None") -> str:
+    """Describe the first difference between two tables; empty if their bits are equal."""
+    rows: list[Sequence[JsonObject]] = [
+        () if one is None else one.to_pylist() for one in (before, after)
+    ]
+    if len(rows[0]) != len(rows[1]):
+        return f"expected {len(rows[0]):,} rows, found {len(rows[1]):,}"
+    for old, new in zip(*rows, strict=True):
+        for column, value in old.items():
+            # The texts of two different numbers differ, and the texts of NaN are equal.
+            if repr(value) != repr(new[column]):
+                named = " ".join(f"{old[key]}" for key in NAMES if old.get(key, "") != "")
+                return f"{named}: {column}: expected {value!r}, found {new[column]!r}"
+    return ""
