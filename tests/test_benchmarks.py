@@ -130,6 +130,12 @@ def test_matrix_of_rmsds(folder):
 
 
 @pytest.mark.full
+def test_survey(folder):
+    pytest.importorskip("pyarrow")
+    assert tools_of("survey", "one added", folder) == {"20"}
+
+
+@pytest.mark.full
 def test_following(folder):
     assert tools_of("follow", "writer", folder) == {"alone", "followed", "ratio"}
 
