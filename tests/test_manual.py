@@ -175,6 +175,8 @@ def files(tmp_path_factory) -> Path:
         os.link(folder / "md.xtc", folder / f"run-{number}.xtc")
     write_hdf5(folder, adk)
     write_complex(folder, adk)
+    rows = [f"wt-{number},wt.tpr,wt/{number}/md.xtc" for number in (1, 2)]
+    (folder / "deposit.csv").write_text("\n".join(["id,topology,trajectory", *rows]))
     (folder / "pieces").mkdir()
     (folder / "package").mkdir()
     (folder / "package" / "module.py").write_text(SCRIPT, encoding="utf-8")
