@@ -355,6 +355,21 @@ def test_ids_are_not_paths(copied, tmp_path):
     assert {one.name for one in tmp_path.iterdir()} == {"out", "deposit"}
 
 
+@pytest.mark.parametrize(
+    ("battery", "message"),
+    [
+        ({"rmsx": {}}, "there is no analysis 'rmsx'"),
+        ({"rmsd": {"slect": "all"}}, "RMSD has no parameter slect"),
+        ({"energies": {"files": "x.edr"}}, r"has \[energies\]: describe analyses only"),
+        ({}, "has no analyses"),
+    ],
+)
+def test_batteries_that_are_wrong(battery, message, deposit, tmp_path):
+    with pytest.raises(UnsupportedError, match=message):
+        run(deposit, tmp_path / "out", battery=battery)
+    assert not (tmp_path / "out").exists()
+
+
 TITLES = ("id", "topology", "trajectory", "replica", "temperature")
 
 

@@ -113,6 +113,11 @@ class Journal:
             self._delete()
             raise
 
+    @property
+    def has_records(self) -> bool:
+        """True if a record was read or appended."""
+        return self.size > len(MAGIC)
+
     def records(self) -> Iterator[bytes]:
         """Yield every complete record in order; cut off a last record that a crash left incomplete.
 

@@ -6,11 +6,12 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 
 from paceline._util.files import new_file, saved_together
+from paceline._util.json_object import JsonObject
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_file import read_battery_file, toml_of
 from paceline.analysis.battery_page import page_of_battery
@@ -612,26 +613,49 @@ def _summaries_in(folder: Path) -> list[Path]:
     return [folder / name for name in (*TABLES, *profiles)] if "groups" in found else []
 
 
-def _make_analysis(name: str, description: Description, universe: System) -> AnalysisBase:
-    """Make the analysis that one table describes."""
+def check_descriptions(descriptions: Mapping[str, Description]) -> None:
+    """Raise `UnsupportedError` for an unknown analysis or parameter, without a system."""
+    for name, description in descriptions.items():
+        _parameters(name, description)
+
+
+class _Parameters(NamedTuple):
+    """Class of a description, its parameters, and those given; `shown` are names in messages."""
+
+    cls: type[AnalysisBase]
+    known: Mapping[str, inspect.Parameter]
+    given: JsonObject
+    shown: Mapping[str, str]
+
+
+def _parameters(name: str, description: Description) -> _Parameters:
+    """Check the names of analysis and parameters in one table."""
     if Path(name).name != name or name in ("", ".", ".."):
         raise UnsupportedError(f"[{name}]: the name is used for files, and is not a valid filename")
     given = dict(description)
     cls = class_of(given.pop("analysis", name), f"[{name}]: ")
     known = inspect.signature(cls).parameters
     first = next(iter(known))
-    atoms = {*ATOMS, *UPDATING} | ({first} if first == "select" else set())
-    has_select = first in atoms and (first == "select" or "select" not in known)
+    takes_atoms = first in (*ATOMS, *UPDATING) or first == "select"
+    has_select = takes_atoms and (first == "select" or "select" not in known)
     shown = {first: "select"} if has_select and first not in given else {}
     if shown:
         given[first] = given.pop("select", "all")
-    given.setdefault(first, universe)
     unknown = sorted(given.keys() - known.keys())
     if unknown:
         raise UnsupportedError(
             f"[{name}]: {cls.__name__} has no parameter {', '.join(unknown)}; it has "
             f"{', '.join(shown.get(key, key) for key in known if key not in ('verbose', 'kwargs'))}"
         )
+    return _Parameters(cls, known, given, shown)
+
+
+def _make_analysis(name: str, description: Description, universe: System) -> AnalysisBase:
+    """Make the analysis that one table describes."""
+    cls, known, given, shown = _parameters(name, description)
+    first = next(iter(known))
+    atoms = {*ATOMS, *UPDATING} | ({first} if first == "select" else set())
+    given.setdefault(first, universe)
     lacking = [
         key
         for key, one in known.items()

@@ -20,7 +20,7 @@ from paceline._util.files import is_address, new_file, saved_together
 from paceline._util.journal import Journal
 from paceline._util.json_object import JsonObject
 from paceline._util.progress import Progress
-from paceline.analysis.battery import ENERGIES
+from paceline.analysis.battery import ENERGIES, check_descriptions
 from paceline.analysis.battery_file import read_battery_file, toml_of
 from paceline.analysis.default_batteries import Description
 from paceline.analysis.survey_catalogue import SurveyCatalogue, SurveyEntry, read_catalogue
@@ -233,6 +233,7 @@ def _descriptions(
     if found is not None and (ENERGIES in found or not found):
         problem = f"[{ENERGIES}]" if found else "no analyses"
         raise UnsupportedError(f"the battery of a survey has {problem}: describe analyses only")
+    check_descriptions(found or {})
     return found
 
 
@@ -301,7 +302,9 @@ class _SurveyRun:
             raise
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
+        if kind is not None and not self._journal.has_records:
+            self._journal.remove()
         self._files.close()
 
     def _read_earlier(self) -> None:
