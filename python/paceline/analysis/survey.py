@@ -8,20 +8,17 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import cloudpickle
 
 from paceline import _core
-from paceline._util.digest import digest
 from paceline._util.files import is_address, new_file, saved_together
 from paceline._util.journal import Journal
 from paceline._util.json_object import JsonObject
 from paceline._util.progress import Progress
 from paceline.analysis.battery import ENERGIES, check_descriptions
-from paceline.analysis.battery_file import read_battery_file, toml_of
+from paceline.analysis.battery_file import read_battery_file
 from paceline.analysis.default_batteries import Description
 from paceline.analysis.survey_catalogue import SurveyCatalogue, SurveyEntry, read_catalogue
 from paceline.analysis.survey_page import save_pages
@@ -40,15 +37,17 @@ from paceline.analysis.survey_tables import (
     types_of,
 )
 from paceline.analysis.survey_worker import (
-    DIGITS,
     SurveyItem,
     SurveySettings,
     SurveyWork,
     analyse,
     battery_of,
+    battery_text,
+    core_digest,
     facts_of,
     open_system,
     state_of,
+    with_digest,
 )
 from paceline.backends import make_backend
 from paceline.backends.base import Backend
@@ -235,25 +234,6 @@ def _descriptions(
         raise UnsupportedError(f"the battery of a survey has {problem}: describe analyses only")
     check_descriptions(found or {})
     return found
-
-
-@cache
-def core_digest() -> str:
-    """Digest of the compiled module."""
-    return digest(Path(_core.__file__).read_bytes())[:DIGITS]
-
-
-def with_digest(given: SurveySettings) -> SurveySettings:
-    """Add the digest of the settings and of the programs."""
-    about = vars(given) | {"folder": "", "descriptions": _battery_text(given)}
-    return replace(
-        given,
-        digest=digest(FORMAT, _core.__version__, core_digest(), sorted(about.items()))[:DIGITS],
-    )
-
-
-def _battery_text(settings: SurveySettings) -> str:
-    return "default" if settings.descriptions is None else toml_of(settings.descriptions)
 
 
 class _SurveyRun:
@@ -479,7 +459,7 @@ class _SurveyRun:
             },
             "settings": {
                 "digest": settings.digest,
-                "battery": _battery_text(settings),
+                "battery": battery_text(settings),
                 "options": options,
                 "unwrap": settings.unwrap,
             },

@@ -5,15 +5,19 @@ import os
 import random
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paceline import _core
 from paceline._util.json_object import JsonObject
-from paceline.analysis.survey import core_digest, with_digest
 from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry
 from paceline.analysis.survey_tables import TABLES, FoundRows, StoredTables, Survey, rows_of
-from paceline.analysis.survey_worker import SurveyItem, SurveySettings, analyse
+from paceline.analysis.survey_worker import (
+    SurveyItem,
+    SurveySettings,
+    analyse,
+    core_digest,
+    with_digest,
+)
 from paceline.errors import FileChangedError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -77,7 +81,7 @@ def settings_of(survey: Survey) -> SurveySettings:
         "series" in tables,
         "profiles" in tables,
     )
-    return replace(settings, digest=with_digest(settings).digest)
+    return with_digest(settings)
 
 
 def entries_of(survey: Survey) -> list[SurveyEntry]:

@@ -8,13 +8,19 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from paceline import _core
+from paceline._util.digest import digest
 from paceline._util.json_object import JsonArray, JsonObject
 from paceline.analysis.base import AnalysisBase
+from paceline.analysis.battery_file import toml_of
 from paceline.analysis.default_batteries import Description
 from paceline.analysis.survey_catalogue import SurveyEntry
 from paceline.analysis.survey_records import QUANTITY, SystemResults, encode
@@ -64,6 +70,24 @@ class SurveySettings:
     def path(self, name: str) -> str:
         """Return the path or address of a file that an entry names."""
         return os.path.join(self.folder, name) if "://" not in name else name
+
+
+@cache
+def core_digest() -> str:
+    """Digest of the compiled module."""
+    return digest(Path(_core.__file__).read_bytes())[:DIGITS]
+
+
+def with_digest(given: SurveySettings) -> SurveySettings:
+    """Add the digest of the settings and of the programs."""
+    about = vars(given) | {"folder": "", "descriptions": battery_text(given)}
+    programs = _core.__version__, core_digest(), *map(version, ("numpy", "MDAnalysis"))
+    return replace(given, digest=digest(programs, sorted(about.items()))[:DIGITS])
+
+
+def battery_text(settings: SurveySettings) -> str:
+    """Return the descriptions of a battery in TOML, or "default"."""
+    return "default" if settings.descriptions is None else toml_of(settings.descriptions)
 
 
 class SurveyItem(NamedTuple):
