@@ -341,6 +341,62 @@ def test_a_battery_is_served_while_it_runs(noise, tmp_path, capsys, monkeypatch)
 
 
 @pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (["rmsd"], "'sas': there is no such analysis; possible: rmsd"),
+        (["distances"], "'sas': there is no such analysis; possible: "),
+        (["battery"], "'sas': there is no such analysis; possible: "),
+        (["run", "battery.toml"], "'sas': there is no such analysis; possible: core"),
+    ],
+)
+def test_a_wrong_name_is_reported_before_the_file_is_awaited(
+    command, reason, noise, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("battery.toml").write_text('[core]\nanalysis = "rmsd"\n')
+    files = ["-s", noise[0], "-f", "not-there.xtc"]
+    given = ["--follow", "--idle", f"{PATIENCE}s", "--stop-when", "sas sampled"]
+    atoms = ["--select", "all", "--select-2", "all"] if command == ["distances"] else []
+    assert main([*command, *files, *atoms, *given]) == 2
+    err = capsys.readouterr().err
+    assert reason in err
+    assert "waiting" not in err
+
+
+def test_the_command_names_its_analysis_in_a_condition(noise, tmp_path, capsys):
+    """Its class depends on the options."""
+    atoms = [
+        "--select",
+        "name A",
+        "--select-2",
+        "name B",
+        "--between",
+        "centers",
+        "--weights",
+        "none",
+    ]
+    output = ["-o", str(tmp_path / "distances.csv")]
+    given = ["--follow", "--stop-when", "distances sampled"]
+    assert main(["distances", *noise, *atoms, *output, *given]) == 0
+    assert "ended: " in capsys.readouterr().err
+
+
+def test_the_reference_frame_of_a_command_is_awaited(growing, adk_xtc, tmp_path):
+    growing.grow(3)
+    table = tmp_path / "contacts.csv"
+    given = ["--select", "name CA and resid 1-99", "--select-2", "name CA and resid 100-214"]
+    given += ["--radius", "8", "--ref", "5", "-o", table, "--end", "20"]
+    command = Command(
+        *("contacts", adk_xtc.topology, growing.path, *given, "--idle", f"{PATIENCE}s"),
+        cwd=tmp_path,
+    )
+    growing.grow(20)
+    status, _, err = command.ended()
+    assert status == 0, err
+    assert n_rows(table) == 20
+
+
+@pytest.mark.parametrize(
     ("given", "reason"),
     [
         (["--serve", "0"], "--serve applies to a trajectory that grows: add --follow"),

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from helpers.analyses import ANALYSES
 from helpers.growing import Growing
-from helpers.imd_server import KILL, Frame, ImdServer, handshake
+from helpers.imd_server import KILL, Frame, ImdServer, handshake, made_frames
 from helpers.scans import PathLength
 from helpers.waiting import PATIENCE
 from MDAnalysis.transformations import translate
 
 import paceline
+from paceline.analysis.align import AverageStructure
 from paceline.analysis.convert import Write
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_steps
@@ -311,6 +312,49 @@ def test_a_file_is_watched_between_updates(growing, adk_xtc, monkeypatch):
     assert (last.n_frames, last.ended) == (39, "it has not grown for 1 s")
 
 
+@pytest.fixture
+def grows_while_awaited(growing, monkeypatch):
+    """Let the file grow by one frame whenever frames are awaited, up to a number of frames."""
+
+    def begin(first, last):
+        growing.grow(first)
+        lengths, wait = iter(range(first + 1, last + 1)), FollowedFile.wait
+
+        def grow_and_wait(self, seconds):
+            if (n_frames := next(lengths, None)) is not None:
+                growing.grow(n_frames)
+            return wait(self, seconds)
+
+        monkeypatch.setattr(FollowedFile, "wait", grow_and_wait)
+
+    return begin
+
+
+@pytest.mark.parametrize("analysis", [RMSD, AverageStructure])
+def test_a_reference_frame_is_awaited(grows_while_awaited, growing, adk_xtc, analysis):
+    def make(universe):
+        return analysis(universe, select="name CA", ref_frame=7)
+
+    def numbers(one):
+        return one.results.rmsd if analysis is RMSD else one.results.positions
+
+    grows_while_awaited(3, 12)
+    one = make(paceline.Universe(adk_xtc.topology, growing.path))
+    updates = paceline.live(one, every=0.001, idle=PATIENCE, stop=12)
+    lengths = [update.n_frames for update in updates]
+    assert (lengths[0] >= 8, lengths[-1]) == (True, 12)
+    alone = make(paceline.Universe(*adk_xtc)).run(stop=12)
+    assert np.array_equal(numbers(one), numbers(alone))
+
+
+def test_a_reference_frame_that_never_comes_is_an_error_at_the_end(growing, adk_xtc):
+    growing.grow(3)
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    rmsd = RMSD(universe, select="name CA", ref_frame=7)
+    with pytest.raises(IndexError, match="reference frame 7: the trajectory has 3 frames"):
+        next(paceline.live(rmsd, every=0.01, idle=0.05))
+
+
 def test_a_file_that_grew_during_a_long_update_has_not_ended(growing, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("paceline.trajectory.growth.time.monotonic", lambda: now[0])
@@ -413,6 +457,30 @@ def test_addresses_and_patterns_are_not_awaited(name):
     said = []
     wait_for_frame(name, 2 * PATIENCE, said.append)
     assert said == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("md.xtc", b"ATOM  " * 200, "expected XTC, .* found a file that begins with"),
+        ("md.mdcrd", b"title\n" + b"  1.000" * 300, "found a file that begins with"),
+        ("md.h5md", None, "an HDF5 file cannot be followed while it grows"),
+    ],
+)
+def test_formats_that_cannot_be_followed_are_not_awaited(name, content, reason, tmp_path):
+    path, said = tmp_path / name, []
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UnsupportedError, match=reason):
+        wait_for_frame(path, 2 * PATIENCE, said.append)
+    assert said == []
+
+
+def test_a_file_too_short_to_recognise_is_awaited(tmp_path):
+    path, said = tmp_path / "md.xtc", []
+    path.write_bytes(b"\0\0")
+    wait_for_frame(path, 0.01, said.append)
+    assert said == [f"waiting up to 0.01 s for the first frame of {path}"]
 
 
 def test_a_last_file_without_a_frame_is_not_mistaken_for_the_one_before(growing, adk_xtc, tmp_path):
@@ -579,6 +647,32 @@ def test_a_command_ends_with_the_error_of_its_stream(sent, adk, tmp_path, run):
     rows = np.loadtxt(table, delimiter=",", skiprows=1 + table.read_text().count("#"))
     np.testing.assert_allclose(rows[:, -1], RMSD(saved).run().results.rmsd[:, 2], atol=1e-5)
     assert len(rows) == 19
+
+
+def test_the_first_frame_of_a_stream_is_the_reference_of_contacts(sent, adk, tmp_path, run):
+    table, whole = tmp_path / "contacts.csv", tmp_path / "whole.csv"
+    command = ["contacts", adk.topology]
+    given = ["--select", "name CA and resid 1-99", "--select-2", "name CA and resid 100-214"]
+    given += ["--radius", "8"]
+    with ImdServer.of(sent[:20]) as server:
+        tee = ["--every", "10ms", "--tee", tmp_path / "run.trr"]
+        status, _, err = run(*command, server.address, *given, "-o", table, *tee)
+    assert status == 0, err
+    status, _, err = run(*command, tmp_path / "run.trr", *given, "-o", whole)
+    assert status == 0, err
+    rows, wanted = (
+        [line for line in path.read_text().splitlines() if line[0] != "#"]
+        for path in (table, whole)
+    )
+    assert (len(rows), rows) == (21, wanted)
+
+
+def test_another_frame_of_a_stream_is_no_reference_of_contacts(sent, adk, run):
+    with ImdServer.of(sent[:3]) as server:
+        given = ["--select", "name CA", "--select-2", "name CA", "--ref", "1"]
+        status, _, err = run("contacts", adk.topology, server.address, *given)
+    assert status == 2
+    assert "--ref 1: of a stream, only the first frame can be the reference" in err
 
 
 def test_ctrl_c_while_the_first_results_are_written(sent, adk, tmp_path, run, monkeypatch):

@@ -1,5 +1,6 @@
 """Tests of conditions that end the analysis of a growing trajectory."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import MDAnalysis
@@ -8,7 +9,7 @@ import pytest
 
 import paceline
 from paceline.analysis.battery import Battery
-from paceline.analysis.stop_conditions import StopConditions
+from paceline.analysis.stop_conditions import StopConditions, check_names
 from paceline.errors import UnsupportedError
 
 N_FRAMES = 400
@@ -103,6 +104,23 @@ def test_what_is_not_a_condition_is_refused_before_the_first_frame(universe, tex
     )
     with pytest.raises(UnsupportedError, match=reason):
         paceline.live(battery, stop_when=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("rmsd.core 0.1 and rmsf sampled", None),
+        (
+            "rmsd sampled and rms sampled",
+            "'rms': there is no such analysis; possible: RMSD and rmsf",
+        ),
+        ("rmsd", "expected 'NAME sampled'"),
+    ],
+)
+def test_names_are_checked_before_there_are_analyses(text, reason):
+    error = nullcontext() if reason is None else pytest.raises(UnsupportedError, match=reason)
+    with error:
+        check_names(text, ["rmsf", "RMSD"])
 
 
 @pytest.mark.parametrize(

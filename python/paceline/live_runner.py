@@ -27,7 +27,14 @@ from paceline.errors import (
 )
 from paceline.performance.number_format import many
 from paceline.runner import FramesChosen, RunOptions, analyses_of, run
-from paceline.trajectory.growth import Feed, FollowedFile, FollowedStream, Growable, TeeSource
+from paceline.trajectory.growth import (
+    Feed,
+    FollowedFile,
+    FollowedStream,
+    Growable,
+    TeeSource,
+    growable,
+)
 from paceline.trajectory.tee import TEMPORARY
 
 #: Titles of the table of means of an update.
@@ -239,6 +246,9 @@ def live(
         `stop_when` names an analysis or a series without a verdict before the end.
     FileChangedError
         The file was replaced, truncated or deleted while it was followed.
+    IndexError
+        The trajectory has ended before a frame that is a reference (`ref_frame`), for which the
+        first update waits.
 
     Examples
     --------
@@ -399,10 +409,14 @@ class _Session:
         return None if self._stop_when is None else self._stop_when(update)
 
     def _update(self) -> Update | None:
-        """Include the new frames and run the analyses; None if no chosen frame is complete yet."""
+        """Include the new frames and run the analyses; None if frames that they need are awaited.
+
+        These are the first chosen frame, and frames that are references.
+        """
         self._trajectory.extend()
         n_frames = _count(self._trajectory, **self._options)
-        if n_frames == 0:
+        needed = [one.frames_needed for one in self._work.every.values() if is_updated(one)]
+        if n_frames == 0 or self._trajectory.n_frames < max(needed, default=1):
             return None
         # Warnings of an update are for its tables only; the last update issues them all.
         with quiet_warnings():
@@ -440,17 +454,6 @@ def _temporary_file(universe: System) -> str:
     folder = ScratchFolder("live")
     folder.remove_with(universe)
     return os.path.join(folder.path, TEMPORARY)
-
-
-def growable(trajectory: object) -> Growable:
-    """Check that frames may be appended to a trajectory, or raise `UnsupportedError`."""
-    if not isinstance(trajectory, Growable):
-        raise UnsupportedError(
-            f"{trajectory}: only a trajectory file in one of paceline's formats can be followed "
-            "while it grows"
-        )
-    trajectory.chain.check_growing()
-    return trajectory
 
 
 def _count(

@@ -21,7 +21,11 @@ from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import FurtherOptions, run
-from paceline.transform.apply_transforms import check_positions, reference_positions
+from paceline.transform.apply_transforms import (
+    check_positions,
+    frames_until,
+    reference_positions,
+)
 from paceline.transform.atom_choice import (
     check_masses,
     choose_atoms,
@@ -421,6 +425,11 @@ class AverageStructure(AnalysisBase):
     def outputs(self) -> tuple[str, ...]:
         """Name of the file with the average structure."""
         return () if self.filename is None else (os.fspath(self.filename),)
+
+    @property
+    def frames_needed(self) -> int:
+        """Number of frames that the trajectory must have, because `ref_frame` is one of them."""
+        return frames_until(self.ref_atoms, self.ref_frame, self.atomgroup.universe)
 
     def parameters(self) -> dict[str, object]:
         """Return the parameters that are saved with the results."""

@@ -18,7 +18,11 @@ from paceline.contract.declaration import REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError
-from paceline.transform.apply_transforms import first_positions, reference_positions
+from paceline.transform.apply_transforms import (
+    first_positions,
+    frames_until,
+    reference_positions,
+)
 from paceline.transform.atom_choice import (
     check_masses,
     choose_atoms,
@@ -211,6 +215,11 @@ class RMSD(AnalysisBase):
     def indices(self) -> np.ndarray:
         """Indices of the atoms of `select`, then of each of `groupselections`."""
         return np.concatenate([mobile.indices for mobile, _ in self._pairs])
+
+    @property
+    def frames_needed(self) -> int:
+        """Number of frames that the trajectory must have, because `ref_frame` is one of them."""
+        return frames_until(self.ref_atoms, self.ref_frame, self.atomgroup.universe)
 
     def parameters(self) -> dict[str, object]:
         """Return the parameters that are saved with the results."""

@@ -1,7 +1,7 @@
 """Conditions that end the analysis of a growing trajectory: means that are known well enough."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -92,6 +92,8 @@ class StopConditions:
         without a column, each series of the analysis counts.
     analyses : mapping of str to analysis
         Analyses by name. A class may also be named by its command.
+    aliases : mapping of str to str, optional
+        Names of these analyses by other names.
 
     Raises
     ------
@@ -100,16 +102,15 @@ class StopConditions:
         before the end.
     """
 
-    def __init__(self, text: str, analyses: Mapping[str, Analysis]):
-        names = _names_of(analyses)
-        self._conditions: list[_Condition] = []
-        at = 0
-        while at < len(text) or not self._conditions:
-            found = _CONDITION.match(text, at)
-            if found is None:
-                raise UnsupportedError(f"stop when {text!r}: {EXAMPLES}")
-            self._conditions.append(_made(found["series"], found["wanted"], names, analyses))
-            at = found.end()
+    def __init__(
+        self,
+        text: str,
+        analyses: Mapping[str, Analysis],
+        aliases: Mapping[str, str] | None = None,
+    ):
+        others = {name.lower(): key for name, key in (aliases or {}).items()}
+        names = others | _names_of(analyses)
+        self._conditions = [_made(*one, names, analyses) for one in _parsed(text)]
 
     def __call__(self, update: ShownUpdate) -> str | None:
         """Return the reason to stop if all conditions hold, otherwise None.
@@ -146,18 +147,52 @@ class StopConditions:
         return found
 
 
+def check_names(text: str, names: Collection[str]) -> None:
+    """Raise `UnsupportedError` if a condition names none of the analyses that there will be.
+
+    So a mistake is reported before the simulation is awaited.
+    """
+    lowered = {name.lower(): name for name in reversed([*names])}
+    for series, _ in _parsed(text):
+        if _named(series, lowered) is None:
+            possible = joined(_few(sorted(lowered.values()), 30))
+            raise UnsupportedError(_unknown(series, f"possible: {possible}"))
+
+
+def _parsed(text: str) -> list[tuple[str, str]]:
+    """Return the series of each condition, and "sampled" or half the width of the interval."""
+    found: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text) or not found:
+        one = _CONDITION.match(text, at)
+        if one is None:
+            raise UnsupportedError(f"stop when {text!r}: {EXAMPLES}")
+        found.append((one["series"], one["wanted"]))
+        at = one.end()
+    return found
+
+
+def _named(series: str, names: Collection[str]) -> str | None:
+    """Return the longest of the lowercase names that the name of a series is, or begins with."""
+    lowered = series.lower()
+    fitting = [one for one in names if lowered == one or lowered.startswith(f"{one}.")]
+    return max(fitting, key=len, default=None)
+
+
+def _unknown(series: str, possible: str) -> str:
+    return f"stop when {series!r}: there is no such analysis; {possible}"
+
+
 def _made(
     series: str, wanted: str, names: Mapping[str, str], analyses: Mapping[str, Analysis]
 ) -> _Condition:
-    """Make a condition; the longest known name before a dot is that of the analysis."""
-    lowered = series.lower()
-    fitting = [one for one in names if lowered == one or lowered.startswith(f"{one}.")]
+    """Make a condition on an analysis, or on one of its series."""
     shown = {name: key for key, name in reversed([*names.items()])}
     updated = sorted(key for name, key in shown.items() if is_updated(analyses[name]))
     possible = f"possible: {joined(updated)}" if updated else "all analyses are computed at the end"
-    if not fitting:
-        raise UnsupportedError(f"stop when {series!r}: there is no such analysis; {possible}")
-    key = max(fitting, key=len)
+    key = _named(series, names)
+    if key is None:
+        raise UnsupportedError(_unknown(series, possible))
     name = names[key]
     if not is_updated(analyses[name]):
         raise UnsupportedError(

@@ -86,7 +86,10 @@ class Command(NamedTuple):
             )
             parser.set_defaults(align=None)
         parser.set_defaults(
-            run=run_analysis_command, analysis_of=self.analysis_of, further=[*entry["further"]]
+            run=run_analysis_command,
+            analysis_of=self.analysis_of,
+            further=[*entry["further"]],
+            analysis_names=(self.name, entry["class"].partition(".")[2]),
         )
         return parser
 

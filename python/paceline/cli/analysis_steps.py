@@ -54,7 +54,7 @@ from paceline.contract.source import FrameInterval
 from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn, with_hint
 from paceline.performance.figure_style import check_style
 from paceline.performance.number_format import many
-from paceline.trajectory.growth import wait_for_frame
+from paceline.trajectory.growth import growable, wait_for_frame, wait_for_reference
 from paceline.transform.apply_transforms import check_positions
 from paceline.transform.ligands import COMPLEXES, describe_complexes
 
@@ -141,6 +141,10 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
             if path in args.trajectory and vars(args).get("follow"):
                 continue
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    if vars(args).get("follow") and args.stop_when is not None and args.analysis_names:
+        from paceline.analysis.stop_conditions import check_names
+
+        check_names(args.stop_when, args.analysis_names)
     if vars(args).get("follow") and args.trajectory and not is_stream(args.trajectory[-1]):
         wait_for_frame(args.trajectory[-1], args.idle, say)
     universe = GroupUniverse(args.topology, *args.trajectory, **chain_options(args), **options)
@@ -202,11 +206,23 @@ def reference_and_frame(universe: "GroupUniverse", ref: str) -> tuple["GroupUniv
     return (None, int(ref)) if is_frame else (reference_of(universe, ref), 0)
 
 
-def reference_at(universe: "GroupUniverse", ref: str) -> "GroupUniverse":
-    """Open a reference: a copy of the Universe at a frame, or a structure file."""
+def reference_at(universe: "GroupUniverse", ref: str, idle: float | None = None) -> "GroupUniverse":
+    """Open a reference: a copy of the Universe at a frame, or a structure file.
+
+    While the trajectory grows, the frame is awaited until no frame has come for `idle` seconds.
+    """
     reference, frame = reference_and_frame(universe, ref)
     if reference is not None:
         return reference
+    if is_stream(universe.trajectory.filename):
+        if frame:
+            raise UnsupportedError(
+                f"{universe.trajectory.filename}: --ref {frame}: of a stream, only the first frame "
+                "can be the reference of this analysis: use --ref 0, or --ref FILE"
+            )
+        return universe  # it shows this frame, and cannot be copied
+    if idle is not None:
+        wait_for_reference(growable(universe.trajectory), frame, idle)
     n_frames = universe.trajectory.n_frames
     if not -n_frames <= frame < n_frames:
         raise IndexError(f"reference frame {frame}: the trajectory has {n_frames} frames")
@@ -638,7 +654,9 @@ def _stop_conditions(
 
     if isinstance(analysis, Battery):
         return StopConditions(args.stop_when, analysis.every)
-    return StopConditions(args.stop_when, {type(analysis).__name__: analysis})
+    name = type(analysis).__name__
+    aliases = dict.fromkeys(args.analysis_names, name)
+    return StopConditions(args.stop_when, {name: analysis}, aliases)
 
 
 def _end_of_frames(args: argparse.Namespace, update: "Update") -> str | None:

@@ -211,7 +211,7 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
 
 def run_run(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.analysis.battery import Battery
+    from paceline.analysis.battery import ENERGIES, Battery
     from paceline.analysis.battery_file import read_battery_file
 
     asked, groups = read_battery_file(args.battery)
@@ -224,13 +224,16 @@ def run_run(args: argparse.Namespace) -> None:
         raise UnsupportedError(
             f"expected {args.form.positional_usage}, or [groups.NAME] in {args.battery}"
         )
+    args.analysis_names = asked.keys() - {ENERGIES}
     _run(args, groups, lambda universe: Battery(asked, universe))
 
 
 def run_battery(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.battery import Battery
+    from paceline.analysis.default_batteries import DEFAULTS
 
+    args.analysis_names = {name for one in DEFAULTS.values() for name in one}
     said: set[str] = set()
 
     def make(universe: Any) -> Battery:

@@ -129,7 +129,14 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, **kwargs: Any):
         super().__init__(**{"formatter_class": _HelpFormatter, "add_help": False, **kwargs})
         # Default values of arguments that functions for all commands read.
-        self.set_defaults(structures=None, output_files=(), further=(), form=None, json=False)
+        self.set_defaults(
+            structures=None,
+            output_files=(),
+            further=(),
+            form=None,
+            json=False,
+            analysis_names=(),
+        )
         self._sections = {title: self.add_argument_group(title) for title in SECTIONS}
         explain = "show this help message and exit"
         self.section("other options").add_argument("-h", "--help", action="help", help=explain)

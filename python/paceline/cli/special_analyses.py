@@ -34,7 +34,8 @@ def _contacts(
     from paceline.analysis.contacts import Contacts
     from paceline.cli.analysis_steps import reference_at, select_nonempty
 
-    reference = reference_at(universe, options.pop("ref"))
+    idle = args.idle if args.follow else None
+    reference = reference_at(universe, options.pop("ref"), idle)
     there = tuple(select_nonempty(reference, text) for text in (args.select, args.select_2))
     return Contacts(universe, tuple(groups), there, **options)
 

@@ -70,6 +70,11 @@ class Analysis:
         return {}
 
     @property
+    def frames_needed(self) -> int:
+        """Number of frames that the trajectory must have, because one of them is a reference."""
+        return 1
+
+    @property
     def outputs(self) -> Sequence[str]:
         """Files that the analysis writes during a run."""
         return ()

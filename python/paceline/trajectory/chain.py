@@ -338,12 +338,7 @@ class Chain:
                 "file on a disk"
             )
         if isinstance(self.files[-1], Hdf5File):
-            raise UnsupportedError(
-                f"{self.names[-1]}: an HDF5 file cannot be followed while it grows, because HDF5 "
-                "rewrites its index with each frame, and locks it or marks it as open: let the "
-                "simulation write XTC, TRR, DCD, NetCDF or a LAMMPS dump, or analyse the file when "
-                "it is closed"
-            )
+            raise hdf5_does_not_grow(self.names[-1])
 
     def __reduce__(self) -> tuple[object, ...]:
         return Chain._reopen, self._state, self.cache and {"cache": self.cache}
@@ -636,6 +631,15 @@ def _list_some(places: Sequence[str]) -> str:
     """List the first few items, and give the number of the others."""
     more = len(places) - _NAMED
     return "; ".join(places[:_NAMED]) + (f"; and at {more} more places" if more > 0 else "")
+
+
+def hdf5_does_not_grow(name: str) -> UnsupportedError:
+    """Create the error for an HDF5 file that is to be followed."""
+    return UnsupportedError(
+        f"{name}: an HDF5 file cannot be followed while it grows, because HDF5 rewrites its index "
+        "with each frame, and locks it or marks it as open: let the simulation write XTC, TRR, "
+        "DCD, NetCDF or a LAMMPS dump, or analyse the file when it is closed"
+    )
 
 
 def _varies(file: TrajectoryFile) -> UnsupportedError:

@@ -6,13 +6,15 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from paceline._util.arguments import positive_number
 from paceline._util.files import is_address
-from paceline.errors import FileChangedError, PacelineError
-from paceline.trajectory.chain import Chain
-from paceline.trajectory.open import open_file
+from paceline.errors import FileChangedError, PacelineError, UnsupportedError
+from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
+from paceline.trajectory.chain import Chain, hdf5_does_not_grow
+from paceline.trajectory.open import is_recognised, open_file
 from paceline.trajectory.tee import Tee
 
 #: Time between two looks at a file, s: a look takes a few µs on a local disk.
@@ -20,6 +22,8 @@ LOOK_SECONDS = 0.05
 #: Maximum time between two looks at a file that has not grown for long, s. On a file system of
 #: several nodes, each look is a request to a server.
 SLOWEST_LOOK = 0.5
+#: Number of bytes from which the format of a file is recognised at the latest.
+HEAD_BYTES = 1024
 
 
 @runtime_checkable
@@ -31,6 +35,17 @@ class Growable(Protocol):
 
     def extend(self) -> int:
         """Include the frames that were appended; return their number."""
+
+
+def growable(trajectory: object) -> Growable:
+    """Check that frames may be appended to a trajectory, or raise `UnsupportedError`."""
+    if not isinstance(trajectory, Growable):
+        raise UnsupportedError(
+            f"{trajectory}: only a trajectory file in one of paceline's formats can be followed "
+            "while it grows"
+        )
+    trajectory.chain.check_growing()
+    return trajectory
 
 
 class Feed(ABC):
@@ -213,10 +228,13 @@ def wait_for_frame(path: str | os.PathLike, idle: float, say: Callable[[str], No
     `say` gets one sentence if that is not so at once. Raises `FileNotFoundError` if the file does
     not exist after `idle` seconds. If it exists by then without a frame, the function returns,
     because opening it raises the proper error. So it does at once for addresses and patterns.
+    Raises `UnsupportedError` at once for a file in a format that cannot be followed.
     """
     path, until, said = os.fspath(path), time.monotonic() + idle, False
     if is_address(path) or (glob.has_magic(path) and not os.path.exists(path)):
         return
+    if Path(path).suffix[1:].lower() in HDF5_ENDINGS:
+        raise hdf5_does_not_grow(path)
     while not _has_frame(path):
         if not said:
             say(f"waiting up to {idle:g} s for the first frame of {path}")
@@ -231,8 +249,24 @@ def wait_for_frame(path: str | os.PathLike, idle: float, say: Callable[[str], No
 
 
 def _has_frame(path: str) -> bool:
-    """Return True for a file that can be opened and has a complete frame."""
+    """Return True for a file that can be opened and has a complete frame.
+
+    Raises `UnsupportedError` if the file has enough bytes to recognise a format, and none is known.
+    """
     try:
-        return os.path.exists(path) and open_file(path, notes=False).n_frames > 0
+        size = os.path.getsize(path)
+        return open_file(path, notes=False).n_frames > 0
+    except UnsupportedError:
+        if size >= HEAD_BYTES and not is_recognised(path):
+            raise
+        return False
     except (PacelineError, OSError):
         return False
+
+
+def wait_for_reference(trajectory: Growable, frame: int, idle: float) -> None:
+    """Wait until a trajectory has a frame, or its last file has not grown for `idle` seconds."""
+    feed = FollowedFile(trajectory.chain.files[-1].path, idle)
+    while trajectory.n_frames <= frame and feed.ended is None:
+        if feed.wait(SLOWEST_LOOK):
+            trajectory.extend()

@@ -64,8 +64,11 @@ def is_decoded(path: str | os.PathLike) -> bool:
         return True
     if is_address(path):
         return _core.detect_format(path) is not None
-    if not os.path.isfile(path):
-        return False
+    return os.path.isfile(path) and is_recognised(path)
+
+
+def is_recognised(path: str) -> bool:
+    """True if the content of a local file has one of paceline's formats."""
     return is_hdf5(path) or _core.detect_format(path) is not None
 
 

@@ -113,6 +113,16 @@ def reference_positions(
     return positions[np.searchsorted(atoms, indices)]
 
 
+def frames_until(reference: Atoms, frame: int, universe: System) -> int:
+    """Return the number of frames of a system's trajectory with which a reference frame exists.
+
+    It is 1 for a reference in the trajectory of another system.
+    """
+    if reference.universe is not universe:
+        return 1
+    return frame + 1 if frame >= 0 else -frame
+
+
 def read_frame(
     universe: System,
     frame: int,
