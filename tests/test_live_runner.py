@@ -1,8 +1,11 @@
 """Tests of analyses that follow a trajectory while it grows."""
 
+import contextlib
 import os
 import shutil
+import signal
 import threading
+import time
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -690,6 +693,65 @@ def test_ctrl_c_while_the_first_results_are_written(sent, adk, tmp_path, run, mo
         command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o"]
         status, _, _ = run(*command, tmp_path / "rmsd.csv")
     assert (status, len(calls)) == (0, 2)
+
+
+def test_a_caller_that_sleeps_between_updates_holds_no_simulation(sent, adk):
+    with ImdServer.of(sent, gated=True) as server:
+        server.allow(3)
+        universe = paceline.Universe(adk.topology, server.address)
+        rmsd = RMSD(universe.select_atoms("name CA"))
+        updates = paceline.live(rmsd, every=0.01)
+        assert next(updates).n_frames <= 3
+        server.allow(len(sent))
+        assert server.wait_until_sent(len(sent), PATIENCE)
+        *_, last = updates
+    assert (last.n_frames, len(rmsd.results.rmsd)) == (98, 98)
+
+
+class KillsItsWorker:
+    """Function of a block that once ends the worker process, some time after a frame has come."""
+
+    def __init__(self, frame, seconds, done):
+        self._frame, self._seconds, self._done, self._caller = frame, seconds, done, os.getpid()
+
+    def __call__(self, block):
+        if self._frame in block.frames and os.getpid() != self._caller:
+            # If two workers get the frame, one of them creates the file.
+            with contextlib.suppress(FileExistsError):
+                self._done.touch(exist_ok=False)
+                threading.Thread(target=self._kill, daemon=True).start()
+        return block.positions[:, :3] * 2
+
+    def _kill(self):
+        time.sleep(self._seconds)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.filterwarnings("ignore:a worker process was killed")
+@pytest.mark.parametrize("n_runs", [2, pytest.param(20, marks=pytest.mark.full)])
+def test_killed_workers_lose_no_frame_of_a_stream(n_runs, tmp_path):
+    """In each run, one worker process is killed at a random moment."""
+    n_frames, n_atoms, n_killed = 40, 10, 0
+    frames = made_frames(n_frames, n_atoms, fields="p")
+    structure = MDAnalysis.Universe.empty(n_atoms, trajectory=True)
+    structure.atoms.write(tmp_path / "atoms.gro")
+    for number in range(n_runs):
+        random = np.random.default_rng(number)
+        done, path = tmp_path / f"killed{number}", tmp_path / f"run{number}.nc"
+        kills = KillsItsWorker(random.integers(n_frames), random.uniform(0, 0.02), done)
+        with ImdServer.of(frames, gated=True) as server:
+            server.allow(int(random.integers(1, n_frames)))
+            universe = paceline.Universe(tmp_path / "atoms.gro", server.address, tee=path)
+            series = paceline.TimeSeries(kills, universe.atoms)
+            updates = paceline.live(series, every=0.001, backend="processes", n_workers=2)
+            next(updates)
+            server.allow(n_frames)
+            *_, last = updates
+        assert last.n_frames == n_frames
+        wanted = paceline.open(path).positions()[:, :3] * 2
+        assert np.array_equal(series.results.timeseries, wanted)
+        n_killed += done.exists()
+    assert n_killed == n_runs
 
 
 def test_a_condition_ends_the_simulation(sent, adk):

@@ -1,13 +1,14 @@
 """Tests of trajectory files that grow with a stream of IMD."""
 
 import os
+import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 from helpers import imd_server
-from helpers.imd_server import ImdServer, handshake, made_frames
+from helpers.imd_server import Frame, ImdServer, handshake, made_frames
 from helpers.waiting import PATIENCE, until
 
 import paceline
@@ -223,3 +224,50 @@ tee.wait_for(2)
         subprocess.run(command, check=True, timeout=PATIENCE)
         assert server.received == [imd_server.GO, imd_server.DISCONNECT]
     assert len(stored(tmp_path / "run.trr")) == 2
+
+
+#: Script that writes a stream to a file, and prints its peak memory (kB) early and at the end.
+WRITER = """
+import resource, sys
+from paceline.trajectory.imd import ImdStream
+from paceline.trajectory.tee import Tee
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+with Tee(ImdStream(sys.argv[1], timeout=None), sys.argv[2]) as tee:
+    tee.wait_for(3)
+    print(peak(), flush=True)
+    tee.wait()
+print(tee.error, tee.n_written, peak())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory has another unit elsewhere")
+def test_a_sleeping_client_holds_the_engine_and_loses_nothing(tmp_path):
+    """What the client has not received waits in the buffers of the sockets, and in the engine."""
+    n_frames, n_atoms, path = 100, 50_000, tmp_path / "run.trr"
+    positions = np.random.default_rng(0).normal(0, 10, (n_atoms, 3)).astype(np.float32)
+    frames = [Frame(k, 0.5 * k, 90 * np.eye(3), positions + k) for k in range(n_frames)]
+    command = [sys.executable, "-c", WRITER]
+    with ImdServer.of(frames, gated=True) as server:
+        server.allow(3)
+        with subprocess.Popen(
+            [*command, server.address, path], stdout=subprocess.PIPE, text=True
+        ) as client:
+            before = int(client.stdout.readline())
+            client.send_signal(signal.SIGSTOP)
+            server.allow(n_frames)
+            try:
+                assert server.full.wait(PATIENCE)
+                assert server.n_sent < n_frames
+            finally:
+                client.send_signal(signal.SIGCONT)
+            error, n_written, after = client.communicate(timeout=PATIENCE)[0].split()
+    assert (error, int(n_written)) == ("None", n_frames)
+    # All frames together have 60 MB.
+    assert int(after) - before < 20_000
+    with paceline.open(path) as trajectory:
+        assert trajectory.n_frames == n_frames
+        for k in (2, 50, 99):
+            np.testing.assert_allclose(trajectory[k].positions, frames[k].positions, atol=1e-4)

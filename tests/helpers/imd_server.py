@@ -9,6 +9,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pytest
+
+
+def _has_ipv6() -> bool:
+    """True if this machine has the address ::1."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
 
 DISCONNECT, GO, KILL, PAUSE, RATE, RESUME, WAIT = 0, 3, 5, 7, 8, 11, 16
 
@@ -95,6 +108,7 @@ class ImdServer:
         end: str = "close",
         gated: bool = False,
         waits_for_go: bool = True,
+        host: str = "127.0.0.1",
     ):
         self.frames, self.hello, self.end = list(frames), hello, end
         self.version, self._waits_for_go = version, waits_for_go
@@ -103,12 +117,15 @@ class ImdServer:
         #: Number of frames that were sent.
         self.n_sent = 0
         self.paused, self.left = threading.Event(), threading.Event()
+        #: Set while a frame waits for the client to receive earlier bytes.
+        self.full = threading.Event()
         self.failure: BaseException | None = None
         self._allowed, self._gated = 0, gated
         self._change = threading.Condition()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, 0), family=family)
         self.port = self._listener.getsockname()[1]
-        self.address = f"imd://127.0.0.1:{self.port}"
+        self.address = f"imd://{f'[{host}]' if ':' in host else host}:{self.port}"
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     @classmethod
@@ -161,11 +178,22 @@ class ImdServer:
             for data in self.frames:
                 if not self._may_send(client):
                     return
-                client.sendall(data)
+                self._send(client, data)
                 with self._change:
                     self.n_sent += 1
                     self._change.notify_all()
             self._finish(client)
+
+    def _send(self, client: socket.socket, data: bytes) -> None:
+        """Send all bytes; note when the buffers of both sockets are full."""
+        left = memoryview(data)
+        while left:
+            if not select.select([], [client], [], 0)[1]:
+                self.full.set()
+                select.select([], [client], [])
+                self.full.clear()
+            with contextlib.suppress(BlockingIOError):
+                left = left[client.send(left, socket.MSG_DONTWAIT) :]
 
     def _may_send(self, client: socket.socket) -> bool:
         """Handle requests, wait for the gate, and return False if the client has left."""
