@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 from helpers import imd_server
-from helpers.imd_server import ImdServer, handshake, header, made_frames
+from helpers.imd_server import ImdServer, handshake, header, made_frames, needs_ipv6
 from helpers.waiting import PATIENCE, until
 
 from paceline.errors import (
@@ -177,6 +177,28 @@ def test_wrong_addresses(address, found):
         parse_address(address)
     assert f"{address}: expected imd://HOST:PORT" in str(caught.value)
     assert found in str(caught.value)
+
+
+def test_an_ipv6_address_without_brackets():
+    with pytest.raises(UnsupportedError, match=r"stands in brackets: imd://\[::1\]:8888"):
+        parse_address("imd://::1:8889")
+
+
+@needs_ipv6
+def test_an_engine_at_an_ipv6_address():
+    frames = made_frames(2, N)
+    server = ImdServer.of(frames, host="::1")
+    assert server.address == f"imd://[::1]:{server.port}"
+    found, _ = received(server, n_atoms=N)
+    assert [frame.step for frame in found] == [frame.step for frame in frames]
+
+
+@needs_ipv6
+def test_no_engine_at_an_ipv6_address():
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as unused:
+        address = f"imd://[::1]:{unused.getsockname()[1]}"
+    with pytest.raises(ReadError, match=r"imd://\[::1\]:\d+: no engine listens"):
+        ImdStream(address)
 
 
 # Peers that cannot be read.

@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 from helpers import imd_server
-from helpers.imd_server import ImdServer, header, made_frames
+from helpers.imd_server import ImdServer, header, made_frames, needs_ipv6
 from helpers.waiting import PATIENCE, until
 
 from paceline import cli
@@ -208,26 +208,29 @@ def test_a_port_in_use():
 # The command.
 
 
-def test_the_command(capfd):
-    with socket.create_server(("127.0.0.1", 0)) as unused:
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=needs_ipv6)])
+def test_the_command(host, capfd):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as unused:
         port = unused.getsockname()[1]
     frames = made_frames(20, N)
-    with ImdServer.of(frames) as server:
+    named = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    with ImdServer.of(frames, host=host) as server:
         found = []
 
         def read():
-            address = f"imd://127.0.0.1:{port}"
+            address = f"imd://{named}"
             with ImdStream(address, n_atoms=N, timeout=PATIENCE, wait=PATIENCE) as stream:
                 found.extend(frame.step for frame in stream.frames())
 
         reader = threading.Thread(target=read)
         reader.start()
-        command = ["relay", server.address, "--listen", str(port), "--subscribers", "1"]
+        command = ["relay", server.address, "--listen", named, "--subscribers", "1"]
         assert cli.main(command) == 0
         reader.join(PATIENCE)
     assert found == [frame.step for frame in frames]
     said = capfd.readouterr().err
-    assert f"programs connect to imd://127.0.0.1:{port}" in said
+    assert f"programs connect to imd://{named}" in said
     assert f"{server.address}: version 3, positions, velocities, forces" in said
     assert "20 frames received" in said
     assert "20 frames sent, 0 skipped" in said

@@ -106,7 +106,7 @@ def add_relay(commands: Commands) -> CommandParser:
 
 def run_relay(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.trajectory.imd_protocol import parse_address
+    from paceline.trajectory.imd_protocol import host_and_port, parse_address
     from paceline.trajectory.relay import BUFFER, StreamRelay
 
     host, port = args.listen
@@ -124,7 +124,7 @@ def run_relay(args: argparse.Namespace) -> None:
     )
     try:
         with relay:
-            _say(f"programs connect to imd://{host}:{relay.port}")
+            _say(f"programs connect to imd://{host_and_port(host, relay.port)}")
             stream = relay.connect()
             fields = ", ".join(stream.session.fields) or "no fields"
             _say(f"{args.engine}: version {stream.session.version}, {fields}")

@@ -167,6 +167,10 @@ def parse_address(address: str) -> tuple[str, int]:
         parts = urllib.parse.urlsplit(address)
         port = parts.port
     except ValueError:
+        if address.count(":") > 2 and "[" not in address:
+            raise UnsupportedError(
+                f"{expected}; an IPv6 address stands in brackets: imd://[::1]:{DEFAULT_PORT}"
+            ) from None
         raise UnsupportedError(f"{expected}, with a port from 1 to 65535") from None
     if parts.scheme != "imd":
         raise UnsupportedError(f"{expected}, found {parts.scheme or 'no'}://")
@@ -177,6 +181,17 @@ def parse_address(address: str) -> tuple[str, int]:
     if port == 0:
         raise UnsupportedError(f"{expected}, with a port from 1 to 65535, found 0")
     return parts.hostname, DEFAULT_PORT if port is None else port
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Join host and port as in an address.
+
+    Examples
+    --------
+    >>> host_and_port("node12", 8889), host_and_port("::1", 8889)
+    ('node12:8889', '[::1]:8889')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def hello_of(session: ImdSession) -> bytes:

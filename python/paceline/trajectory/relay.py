@@ -22,6 +22,7 @@ from paceline.trajectory.imd_protocol import (
     Packet,
     encoded_frame,
     hello_of,
+    host_and_port,
 )
 
 #: Maximum number of subscribers at a time.
@@ -294,7 +295,7 @@ class StreamRelay:
         connection.setblocking(False)
         with contextlib.suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        one = _Subscriber(connection, f"{peer[0]}:{peer[1]}")
+        one = _Subscriber(connection, host_and_port(*peer[:2]))
         self._subscribers.append(one)
         selector.register(connection, selectors.EVENT_READ, one)
 
