@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
@@ -69,13 +69,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """Cost of a run: time, s; frames; requests and bytes; digest of the result."""
+    """Cost of a run: time, s; frames; requests and bytes; digest of the result; CPU time, s."""
 
     seconds: float
     n_frames: int = 0
     n_requests: int = 0
     n_bytes: int = 0
     digest: str = ""
+    cpu_seconds: float = math.nan
 
 
 def transfer(address: str) -> Done:
@@ -167,6 +168,19 @@ def info(job: Job) -> Done:
     return _counted(lambda: (0, np.array([fact.text for fact in facts_of(job.trajectory)][1:5])))
 
 
+def many(job: Job) -> Done:
+    """Open many objects as one trajectory."""
+    import paceline
+
+    def run() -> tuple[int, np.ndarray]:
+        with paceline.open(job.trajectory) as trajectory:
+            return trajectory.n_frames, np.array([len(trajectory.chain.files)])
+
+    begun = time.process_time()
+    done = _counted(run)
+    return replace(done, cpu_seconds=time.process_time() - begun)
+
+
 def _in_process(function: Callable[[Job], T], job: Job, cache: str, endpoint: str) -> T:
     """Run a job in a new process, whose index files are in the folder `cache`."""
     os.environ.update(
@@ -217,6 +231,35 @@ def measure_advice(data: Dataset, folder: Path, repeats: int) -> Table:
     return table
 
 
+def measure_many(data: Dataset, folder: Path, n_objects: int) -> Table:
+    """Open many short trajectories that a pattern names: for the first time, and again."""
+    bucket = folder / "many"
+    bucket.mkdir(exist_ok=True)
+    head = _first_frames(data.trajectory("xtc"), FRAMES_OF_MANY)
+    for k in range(n_objects):
+        (bucket / f"run{k:05}.xtc").write_bytes(head)
+    job = Job("many", "", "s3://many/run*.xtc")
+    table = Table(f"{n_objects:,} objects of {len(head):,} bytes, opened together", OF_MANY)
+    with store_server(folder) as endpoint:
+        for case in ("first time", "again"):
+            done = _in_process(many, job, str(folder / "cache-many"), endpoint)
+            each = (done.seconds * 1e3 / n_objects, done.cpu_seconds * 1e3 / n_objects)
+            sent = f"{done.n_requests / n_objects:.3f}"
+            row = (case, f"{done.seconds:.2f}", *(f"{one:.2f}" for one in each), sent)
+            table.rows.append(row)
+    return table
+
+
+def _first_frames(path: Path, n_frames: int) -> bytes:
+    """Return the bytes of the first frames of a trajectory."""
+    from paceline.trajectory.open import open_file
+
+    file = open_file(path, progress=False)
+    offsets, sizes = file.extents(np.array([n_frames - 1], dtype=np.uint64))
+    with path.open("rb") as opened:
+        return opened.read(int(offsets[0] + sizes[0]))
+
+
 def zarrtraj(data: Dataset, endpoint: str) -> float | None:
     """Frames per second of zarrtraj from H5MD with a frame per chunk; None without zarrtraj."""
     python = os.environ.get("PACELINE_ZARRTRAJ")
@@ -247,6 +290,9 @@ ADVICE = (
     *("server", "latency ms", "MB/s", "workers"),
     *("predicted s", "at least", "at most", "measured s"),
 )
+#: Number of objects that a pattern names, and of frames in each.
+N_OBJECTS, FRAMES_OF_MANY = 10_000, 3
+OF_MANY = ("case", "s", "ms an object", "CPU ms an object", "requests an object")
 #: Maximum time, relative to the transfer of the file, or s.
 TARGETS = {
     "rmsd": "1.5 transfer",
@@ -289,7 +335,7 @@ def measure(case: str, data: Dataset, folder: Path, repeats: int) -> tuple[str, 
 
 
 def main() -> None:
-    asked = options(__doc__, [*CASES, "advise", "zarrtraj"])
+    asked = options(__doc__, [*CASES, "advise", "many", "zarrtraj"])
     asked.print_head()
     data = prepare_set(RECIPES[0], asked.folder, 0.001 if asked.tiny else 1.0)
     size = data.trajectory("xtc").stat().st_size / 1e6
@@ -306,6 +352,9 @@ def main() -> None:
         if asked.wants("advise"):
             report("advise")
             tables.append(measure_advice(data, folder, asked.effort.repeats))
+        if asked.wants("many"):
+            report("many")
+            tables.append(measure_many(data, folder, 50 if asked.tiny else N_OBJECTS))
         if asked.wants("zarrtraj"):
             path = h5md_file(data, "frame")
             if not (folder / BUCKET / path.name).exists():

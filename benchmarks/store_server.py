@@ -11,10 +11,13 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
 
 #: Bytes that are sent with one call, without and with a limited rate.
 _CALL, _PACKET = 4 << 20, 64 << 10
+#: Number of keys that are listed together, as by S3.
+_PAGE = 1000
 
 
 class _Wire:
@@ -61,7 +64,10 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(self.latency + random.uniform(0, self.jitter))
         if random.random() < self.error_rate:
             return self._answer(503)
-        path = self.folder / unquote(urlsplit(self.path).path).lstrip("/")
+        url = urlsplit(self.path)
+        path = self.folder / unquote(url.path).lstrip("/")
+        if "list-type=2" in url.query:
+            return self._list(path, parse_qs(url.query))
         if not path.is_file():
             return self._answer(404)
         found = path.stat()
@@ -86,6 +92,21 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wire.wait(n_bytes)
                 first += os.sendfile(self.connection.fileno(), file.fileno(), first, n_bytes)
         return None
+
+    def _list(self, bucket: Path, query: dict[str, list[str]]) -> None:
+        """List the files of a folder like the keys of a bucket, a page at a time."""
+        prefix, first = query.get("prefix", [""])[0], int(query.get("continuation-token", ["0"])[0])
+        keys = sorted(key for key in os.listdir(bucket) if key.startswith(prefix))
+        text = "".join(
+            f"<Contents><Key>{escape(key)}</Key><LastModified>2026-11-29T02:00:00.000Z"
+            f"</LastModified><Size>{(bucket / key).stat().st_size}</Size></Contents>"
+            for key in keys[first : first + _PAGE]
+        )
+        if first + _PAGE < len(keys):
+            text += f"<NextContinuationToken>{first + _PAGE}</NextContinuationToken>"
+        body = f"<ListBucketResult>{text}</ListBucketResult>".encode()
+        self._answer(200, Content_Length=len(body))
+        self.wfile.write(body)
 
 
 def serve(folder: str, latency: str, jitter: str, error_rate: str, rate: str) -> None:

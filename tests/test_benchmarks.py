@@ -179,6 +179,7 @@ def test_validating(folder):
 @pytest.mark.skipif(not hasattr(_core, "list_objects"), reason="this build reads local files only")
 def test_stores(folder):
     assert tools_of("stores", "rmsd, 5 % errors", folder)
+    assert tools_of("stores", "first time", folder, only="many")
 
 
 @pytest.mark.full

@@ -8,6 +8,7 @@ import math
 import os
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -44,9 +45,16 @@ from paceline import advice as advising
 from paceline._util import leftovers
 from paceline.analysis.rms import RMSD
 from paceline.engine import other_files
-from paceline.errors import DamagedFileError, FileChangedError, PacelineError, UnsupportedError
+from paceline.errors import (
+    DamagedFileError,
+    FileChangedError,
+    PacelineError,
+    PacelineWarning,
+    UnsupportedError,
+)
 from paceline.model import Prices
 from paceline.trajectory.addresses import matching_objects
+from paceline.trajectory.open import open_file, open_files
 
 pytestmark = pytest.mark.skipif(
     not hasattr(_core, "list_objects"), reason="this build reads local files only"
@@ -921,6 +929,56 @@ def test_many_objects_are_listed_by_pages(store):
     found = matching_objects(f"s3://{store.bucket}/run*/md.xtc")
     assert len(found) == 2500
     assert len(store.requests) == 3
+
+
+def test_many_small_objects_take_one_request_each(store, tmp_path, run):
+    """Neither the index beside an object nor its times are requested."""
+    local = paceline.Write(paceline.Universe(PSF, DCD).atoms, tmp_path / "md.xtc")
+    local.run(stop=3, progress=False)
+    content = (tmp_path / "md.xtc").read_bytes()
+    for k in range(80):
+        store.files[f"/{store.bucket}/run{k}.xtc"] = content
+    with pytest.warns(PacelineWarning, match="frames are repeated, by their times"):
+        opened = paceline.open(f"s3://{store.bucket}/run*.xtc")
+    assert opened.n_frames == 240
+    assert [method for method, _, _ in store.requests] == 81 * ["GET"]
+    store.requests.clear()
+    found = opened.positions(frames=[0, 239], atoms=[7])
+    assert np.array_equal(found[0], paceline.open(tmp_path / "md.xtc")[0].positions[[7]])
+    _, out, _ = run("info", f"s3://{store.bucket}/run7.xtc")
+    assert "not saved" in out
+
+
+def test_indexes_beside_many_objects_are_used(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("paceline.trajectory.open.OBJECTS_AT_A_TIME", 2)
+    copy = Path(shutil.copy(XTC, tmp_path / "run.xtc"))
+    open_file(copy)
+    content, index = copy.read_bytes(), (tmp_path / ".run.xtc.paceline-index").read_bytes()
+    for k in range(4):
+        store.files[f"/{store.bucket}/{k}/run.xtc"] = content
+        store.files[f"/{store.bucket}/{k}/.run.xtc.paceline-index"] = index
+    files = open_files([f"s3://{store.bucket}/{k}/run.xtc" for k in range(4)])
+    assert {file.index_origin for file in files} == {"loaded"}
+    assert all(store.count(f"/{store.bucket}/{k}/.run.xtc.paceline-index") == 1 for k in range(4))
+
+
+@pytest.mark.parametrize("ending", ["xtc", "nc"])
+def test_times_of_objects_are_those_of_files(ending, store, tmp_path):
+    """Ends of files are compared when they are opened as one trajectory."""
+    names = []
+    for k, frames in enumerate([slice(0, 40), slice(30, 60)]):
+        name = f"part{k}.{ending}"
+        write = paceline.Write(paceline.Universe(PSF, DCD).atoms, tmp_path / name)
+        write.run(start=frames.start, stop=frames.stop, progress=False)
+        store.files[f"/{store.bucket}/{name}"] = (tmp_path / name).read_bytes()
+        names.append(name)
+    said = []
+    for folder in (f"{tmp_path}", f"s3://{store.bucket}"):
+        with pytest.warns(PacelineWarning, match="10 frames are repeated") as caught:
+            paceline.open([f"{folder}/{name}" for name in names])
+        messages = [str(one.message) for one in caught if one.category is PacelineWarning]
+        said.append([text.replace(folder, "") for text in messages])
+    assert said[0] == said[1]
 
 
 def test_a_bad_object_of_many_is_named(store):

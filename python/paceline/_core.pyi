@@ -889,6 +889,7 @@ class Trajectory:
         n_threads: SupportsIndex = 1,
         progress: Callable[[int, int], object] | None = None,
         cache: _Cache | None = None,
+        is_one_of_many: bool = False,
     ) -> Trajectory: ...
     @property
     def atom_counts(self, /) -> NDArray[uint32] | None:

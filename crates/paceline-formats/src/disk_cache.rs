@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -32,6 +32,12 @@ const PAGE: u64 = 4096;
 const RECENT: usize = 4;
 /// Number of stored blocks after which the sizes of the other files of the folder are read again.
 const RECOUNT: u64 = 16;
+/// Time for which sources that are opened use the same list of files, if the folder has at least this
+/// many, also as a multiple of the time that listing them took. Without it, the time to open many
+/// sources would grow as the square of their number.
+const LISTED_FOR: Duration = Duration::from_secs(1);
+const LISTINGS: u32 = 50;
+const MANY: usize = 128;
 /// Number of free bytes below which these sizes are read again before each block, because several
 /// processes of the node store blocks.
 const NEARLY_FULL: u64 = 1024 * BLOCK;
@@ -124,6 +130,52 @@ fn file_name(path: &Path) -> Cow<'_, str> {
 
 fn path_hash(path: &Path) -> String {
     format!("{:016x}", xxh3_64(path.as_os_str().as_encoded_bytes()))
+}
+
+/// Files of a cache, in the order of their names, and their size.
+struct Listed {
+    folder: PathBuf,
+    /// Time until which the list is used.
+    until: Instant,
+    files: Vec<Used>,
+    bytes: u64,
+}
+
+/// The last list of a folder with many files.
+static LISTED: Mutex<Option<Arc<Listed>>> = Mutex::new(None);
+
+impl Listed {
+    /// List a folder, unless this was done a short time ago. Other threads wait for the list.
+    fn of(folder: &Path) -> io::Result<Arc<Listed>> {
+        let mut last = LISTED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*last
+            && known.folder == folder
+            && Instant::now() < known.until
+        {
+            return Ok(Arc::clone(known));
+        }
+        let begun = Instant::now();
+        let mut files = others(folder, "")?;
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        let listed = Arc::new(Listed {
+            folder: folder.to_owned(),
+            until: Instant::now() + LISTED_FOR.max(LISTINGS * begun.elapsed()),
+            bytes: files.iter().map(|file| file.bytes).sum(),
+            files,
+        });
+        if listed.files.len() >= MANY {
+            *last = Some(Arc::clone(&listed));
+        }
+        Ok(listed)
+    }
+
+    /// Return the files whose names begin with `prefix`.
+    fn beginning_with(&self, prefix: &str) -> impl Iterator<Item = &Used> {
+        let path = self.folder.join(prefix);
+        let first = self.files.partition_point(|used| used.path < path);
+        let begins = move |used: &&Used| file_name(&used.path).starts_with(prefix);
+        self.files[first..].iter().take_while(begins)
+    }
 }
 
 /// Return the files of a cache, except one.
@@ -220,13 +272,15 @@ impl<S: Source> CachedSource<S> {
         file.set_times(FileTimes::new().set_modified(SystemTime::now()))?;
         let own = system::allocated(&file.metadata()?);
         self.file = Some(file);
-        let of_path = path_hash(self.inner.path());
-        let mut others = others(&self.folder, &self.name)?;
-        others.retain(|other| {
-            let stale = file_name(&other.path).starts_with(&of_path) && other.at < self.since;
-            !(stale && std::fs::remove_file(&other.path).is_ok())
-        });
-        let others = others.iter().map(|other| other.bytes).sum();
+        let listed = Listed::of(&self.folder)?;
+        let mut others = listed.bytes;
+        for other in listed.beginning_with(&path_hash(self.inner.path())) {
+            let is_own = file_name(&other.path) == self.name;
+            let is_stale = !is_own && other.at < self.since;
+            if is_own || is_stale && std::fs::remove_file(&other.path).is_ok() {
+                others -= other.bytes;
+            }
+        }
         self.others.store(others, Ordering::Relaxed);
         self.limit = match limit {
             Some(limit) => limit,
@@ -319,7 +373,7 @@ impl<S: Source> CachedSource<S> {
         let fits = |others| own + others + needed <= self.limit;
         let n_stored = self.n_stored.fetch_add(1, Ordering::Relaxed);
         let counted = self.others.load(Ordering::Relaxed);
-        if !n_stored.is_multiple_of(RECOUNT) && fits(counted + NEARLY_FULL) {
+        if !(n_stored + 1).is_multiple_of(RECOUNT) && fits(counted + NEARLY_FULL) {
             return Ok(true);
         }
         let mut found = others(&self.folder, &self.name)?;

@@ -171,6 +171,9 @@ mod stores {
 
     /// Maximum size of an object that one request reads, bytes.
     const SMALL: u64 = 1 << 20;
+    /// Maximum size of an object that opening it reads as a whole, bytes. Without an index, opening it
+    /// again takes no more requests.
+    const SMALLEST: u64 = 64 << 10;
 
     /// Parse the address of an object; `None` if the path is that of a local file.
     fn address_of(path: &Path) -> error::Result<Option<Address>> {
@@ -204,10 +207,12 @@ mod stores {
 
     /// Open the source of the bytes of a trajectory, and return the paths at which its index may be
     /// saved. That of an object is saved in the cache folder. If none of this version is there, the
-    /// index beside the object is copied.
+    /// index beside the object is copied. `is_one_of_many` means that so many other files are opened at
+    /// the same time that requests need not be sent together.
     pub(crate) fn open_with_index(
         path: &Path,
         cache: Option<&Path>,
+        is_one_of_many: bool,
     ) -> error::Result<(Arc<dyn Source>, Vec<PathBuf>)> {
         let Some(address) = address_of(path)? else {
             return Ok((open_file(path)?, index::index_files(path, cache)));
@@ -218,8 +223,11 @@ mod stores {
         };
         // To look for the index of a small object would take as long as to scan the object. If no index
         // is saved, that beside the object is requested together with the object.
-        let early = (!file.exists()).then(|| index_beside(&address));
+        let early = (!is_one_of_many && !file.exists()).then(|| index_beside(&address));
         let source: Arc<dyn Source> = open()?;
+        if source.size().is_ok_and(|size| size <= SMALLEST) {
+            return Ok((source, Vec::new()));
+        }
         let is_small = source.size().is_ok_and(|size| size <= SMALL);
         if !is_small && !index::is_index_of(&file, &source) {
             let beside = early.unwrap_or_else(|| index_beside(&address));
@@ -360,6 +368,7 @@ pub(super) fn open_version(path: &Path, _samples: &Samples) -> error::Result<Arc
 pub(super) fn open_with_index(
     path: &Path,
     cache: Option<&Path>,
+    _is_one_of_many: bool,
 ) -> error::Result<(Arc<dyn Source>, Vec<PathBuf>)> {
     Ok((open_file(path)?, index::index_files(path, cache)))
 }

@@ -42,7 +42,7 @@ impl Trajectory {
     #[new]
     #[pyo3(signature = (
         path, *, cache_folder=None, refresh=false, sample=None, units=None, n_atoms=None, n_threads=1,
-        progress=None, cache=None
+        progress=None, cache=None, is_one_of_many=false
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -59,6 +59,7 @@ impl Trajectory {
         n_threads: usize,
         progress: Option<Progress>,
         cache: Option<CacheSettings>,
+        is_one_of_many: bool,
     ) -> Result<Self> {
         let refused = Mutex::new(None);
         // The callback runs in this thread from time to time, so that Ctrl-C interrupts a long
@@ -80,7 +81,8 @@ impl Trajectory {
         };
         let opened = py.detach(|| {
             let mut options = OpenOptions::new(&STANDARD);
-            let (source, index_files) = sources::open_with_index(&path, cache_folder.as_deref())?;
+            let (source, index_files) =
+                sources::open_with_index(&path, cache_folder.as_deref(), is_one_of_many)?;
             options.index_files = index_files;
             options.cache = cache.map(CacheSettings::cache);
             options.refresh = refresh;

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -27,10 +28,13 @@ from paceline.contract.source import (
 )
 from paceline.errors import AtomCountError, UnsupportedError, warn, with_script_advice
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options
-from paceline.trajectory.open import open_files, read_headers
+from paceline.trajectory.open import OBJECTS_AT_A_TIME, open_files, read_headers
 
 #: Maximum difference between times of the same frame in two files, relative to the largest time.
 _ROUNDING = 1e-6
+
+#: Origins of the indexes that contain times, so that no request reads them.
+_WITH_TIMES = ("scanned", "extended", "loaded", "HDF5's own")
 
 #: Maximum size of the blocks of scanned objects that are kept for the analyses, bytes; at most half
 #: of the free space of the folder for temporary files is used.
@@ -446,7 +450,10 @@ class _Stretch:
         plain = cls(number, 0, file.n_frames)
         if file.frames_counted:
             return plain
-        ends = read_headers(file, [0, file.n_frames - 1]).times
+        if is_address(file.path) and file.index_origin in _WITH_TIMES:
+            ends = file.times()[0][[0, -1]]
+        else:
+            ends = read_headers(file, [0, file.n_frames - 1]).times
         if not np.isfinite(ends).all():
             times = file.times()[0]
             ends = times[np.isfinite(times)][[0, -1]] if np.isfinite(times).any() else ends
@@ -495,9 +502,14 @@ def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> Ti
     the later copy in the same file. A simulation that restarts from a checkpoint replaces the
     frames that were written after the checkpoint. Frames without a time are kept.
     """
-    given = []
-    for k, file in enumerate(files):
-        given.extend(_Stretch.all_of(k, file) if within else [_Stretch.whole(k, file)])
+    if within:
+        given = [one for k, file in enumerate(files) for one in _Stretch.all_of(k, file)]
+    elif any(is_address(file.path) for file in files):
+        # Times of some formats take a request for each file.
+        with ThreadPoolExecutor(OBJECTS_AT_A_TIME) as threads:
+            given = [*threads.map(_Stretch.whole, range(len(files)), files)]
+    else:
+        given = [*map(_Stretch.whole, range(len(files)), files)]
     stretches = [given[k] for k in _by_first_time(given)]
     kept: list[np.ndarray | None] = [None] * len(stretches)
     left_out = []

@@ -46,7 +46,7 @@ _SCANNED_AT_ONCE = 2**25
 #: Number of files that are indexed at a time, which limits the number of open files.
 _FILES_AT_A_TIME = 16
 #: The same for objects, whose requests wait for their responses most of the time.
-_OBJECTS_AT_A_TIME = 32
+OBJECTS_AT_A_TIME = 32
 
 
 def cache_folder() -> Path | None:
@@ -156,7 +156,7 @@ def open_files(
     cpus = available_cpus()
     at_a_time = min(cpus, _FILES_AT_A_TIME)
     if any(map(is_address, names)):
-        at_a_time = _OBJECTS_AT_A_TIME
+        at_a_time = OBJECTS_AT_A_TIME
     at_a_time = min(at_a_time, len(names))
     folder, kept = cache_folder(), None
     # Environment variables in the name of the folder may be those of other nodes.
@@ -182,6 +182,7 @@ def open_files(
                     n_threads=max(1, cpus // at_a_time),
                     progress=report,
                     cache=kept,
+                    is_one_of_many=len(names) > at_a_time,
                 )
             # If the index was loaded, the file was not scanned: count it as done.
             report(file.size, file.size)

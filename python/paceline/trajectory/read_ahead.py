@@ -14,10 +14,12 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from paceline._util.files import is_address
 from paceline._util.machine import available_cpus
 from paceline._util.os_calls import after_fork, around_fork
 from paceline.block import FrameBuffer
-from paceline.contract.source import FrameReader, FrameSource, limit_open_files
+from paceline.contract.source import OPEN_FILES, FrameReader, FrameSource, limit_open_files
+from paceline.errors import PacelineError
 from paceline.trajectory.chain import Chain
 
 _T = TypeVar("_T")
@@ -124,6 +126,20 @@ class FrameDecoder:
         return stats.damaged
 
 
+def _requested(chain: Chain, source: FrameSource, piece: tuple[FrameBuffer, slice]) -> object:
+    """Request the bytes of some rows from an object store; they are kept with the returned reader.
+
+    Without it, only the bytes of the pieces that threads decode at present are requested together.
+    """
+    extents, reader = chain.extents(piece[0].frames[piece[1]]), source.open()
+    if len(set(extents.files.tolist())) > OPEN_FILES:
+        return None  # the reader would close some files again
+    with suppress(OSError, PacelineError):  # the thread that reads reports the error
+        for file, _, part in extents.parts():
+            reader.file_reader(file).read_ahead(part)
+    return reader
+
+
 def _take_free(things: list[_T]) -> _T | None:
     """Take a free reader for this thread; None if no reader is free."""
     try:
@@ -136,13 +152,21 @@ class CallsAhead(Generic[_T, _R]):
     """Calls a function on other threads before its results are needed; results come in order.
 
     A call starts when memory for its result is available. A result needs at most `result_bytes`.
+    `announce`, if given, is called with each item as soon as its call may start, in this thread;
+    what it returns is kept until the result is taken.
     """
 
-    def __init__(self, function: Callable[[_T], _R], items: Iterable[_T], result_bytes: int):
-        self._function = function
+    def __init__(
+        self,
+        function: Callable[[_T], _R],
+        items: Iterable[_T],
+        result_bytes: int,
+        announce: Callable[[_T], object] | None = None,
+    ):
+        self._function, self._announce = function, announce
         self._items = iter(items)
         self._most = max(1, min(2 * _n_threads(), WAITING_BYTES // max(1, result_bytes)))
-        self._waiting: deque[tuple[_T, Future[_R]]] = deque()
+        self._waiting: deque[tuple[_T, Future[_R], object]] = deque()
         self._process = os.getpid()
 
     def __bool__(self) -> bool:
@@ -166,24 +190,26 @@ class CallsAhead(Generic[_T, _R]):
                 item = next(self._items)
             except StopIteration:
                 return
-            self._waiting.append((item, _threads().submit(_calls.call, self._function, item)))
+            kept = None if self._announce is None else self._announce(item)
+            result = _threads().submit(_calls.call, self._function, item)
+            self._waiting.append((item, result, kept))
 
     def take(self) -> tuple[_T, _R]:
         """Wait for the next item and its result; raise the error if the call failed."""
         if self._process != os.getpid():  # after a fork, the threads exist in the parent only
             self._process = os.getpid()
             again = [
-                (item, _threads().submit(_calls.call, self._function, item))
-                for item, _ in self._waiting
+                (item, _threads().submit(_calls.call, self._function, item), None)
+                for item, _, _ in self._waiting
             ]
             self._waiting = deque(again)
-        item, future = self._waiting.popleft()
+        item, future, _ = self._waiting.popleft()
         return item, future.result()
 
     def cancel(self) -> None:
         """Drop all waiting results."""
         if self._process == os.getpid():
-            for _, future in self._waiting:
+            for _, future, _ in self._waiting:
                 future.cancel()
         self._waiting.clear()
 
@@ -344,7 +370,9 @@ class FieldReader:
         source = self._source
         if _threads_may_decode(self._chain, source.frame_bytes):
             largest = _span(self._chain, source.frame_bytes, 1) * source.frame_bytes
-            results: Iterable[Any] = CallsAhead(decode, self._pieces(parts), largest)
+            is_remote = any(is_address(file.path) for file in source.files)
+            announce = partial(_requested, self._chain, source) if is_remote else None
+            results: Iterable[Any] = CallsAhead(decode, self._pieces(parts), largest, announce)
         else:
             results = ((piece, decode(piece)) for piece in self._pieces(parts))
         damaged: list[tuple[int, str]] = []

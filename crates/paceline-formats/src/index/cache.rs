@@ -25,6 +25,8 @@ use std::fs::{self, File, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed as checksum;
 
@@ -40,6 +42,10 @@ const CHECKSUM_LEN: u64 = 8;
 /// Size of a frame's time alone, and size of its time and step together, bytes.
 const TIME_LEN: usize = 8;
 const MOMENT_LEN: u64 = 16;
+/// Time for which a folder with at least this many entries is not searched again for files of killed
+/// processes. Without it, the time to save many indexes would grow as the square of their number.
+const SEARCHED_FOR: Duration = Duration::from_secs(1);
+const MANY: usize = 128;
 /// Number of random digits at the end of the name of a temporary file.
 const RANDOM_DIGITS: usize = 16;
 
@@ -131,12 +137,20 @@ pub fn folder_of(file: &Path) -> &Path {
 /// This may also delete a new file that is not locked yet. Its process then saves its index under
 /// another name.
 fn remove_leftovers(file: &Path) {
-    let name = file.file_name().unwrap_or_default().as_encoded_bytes();
-    for entry in fs::read_dir(folder_of(file))
-        .into_iter()
-        .flatten()
-        .flatten()
+    static SEARCHED: Mutex<Option<(PathBuf, Instant)>> = Mutex::new(None);
+    // Other threads wait for the search, instead of searching the folder, too.
+    let mut searched = SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = folder_of(file);
+    if let Some((known, at)) = &*searched
+        && known == folder
+        && at.elapsed() < SEARCHED_FOR
     {
+        return;
+    }
+    let name = file.file_name().unwrap_or_default().as_encoded_bytes();
+    let mut n_entries = 0;
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        n_entries += 1;
         let regular = entry.file_type().is_ok_and(|kind| kind.is_file());
         if regular
             && is_temporary(entry.file_name().as_encoded_bytes(), name)
@@ -145,6 +159,9 @@ fn remove_leftovers(file: &Path) {
             // Another process may have deleted it already.
             let _ = fs::remove_file(entry.path());
         }
+    }
+    if n_entries >= MANY {
+        *searched = Some((folder.to_owned(), Instant::now()));
     }
 }
 

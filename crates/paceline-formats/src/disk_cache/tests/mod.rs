@@ -99,6 +99,26 @@ fn the_second_read_is_from_the_cache() {
 }
 
 #[test]
+fn a_folder_of_many_files_is_not_listed_for_each_source() {
+    let folder = Folder::new("many");
+    folder.write("other", 2);
+    let cache = folder.cache(None);
+    let own = cache.prepare().unwrap();
+    for k in 0..MANY {
+        fs::write(own.join(format!("{k:04}-many")), b"1").unwrap();
+    }
+    let listed = Listed::of(&own).unwrap();
+    assert!(listed.bytes > 0);
+    assert_eq!(listed.beginning_with("000").count(), 10);
+    assert_eq!(folder.read("md", 1, &cache), (ALL, 0, None));
+    assert_eq!(folder.read("other", 2, &cache), (ALL, 0, None));
+    assert!(Arc::ptr_eq(&listed, &Listed::of(&own).unwrap()));
+    // Sources whose files were made since the list find their blocks.
+    assert_eq!(folder.read("md", 1, &cache), (0, ALL, None));
+    assert_eq!(folder.files().len(), MANY + 2);
+}
+
+#[test]
 fn damaged_torn_and_foreign_blocks_are_read_again() {
     let folder = Folder::new("damaged");
     folder.write("other", 2);
