@@ -1,7 +1,11 @@
 """Tests of trajectories and topologies on object stores and servers."""
 
+import base64
 import bz2
+import contextlib
 import gc
+import hmac
+import http.client
 import itertools
 import json
 import math
@@ -10,12 +14,14 @@ import pickle
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import warnings
 from dataclasses import replace
+from email.utils import formatdate
 from pathlib import Path
 
 import h5py
@@ -25,6 +31,7 @@ import pytest
 from helpers.mpi import mpirun, needs_mpi
 from helpers.netcdf_files import AMBER, values, write_netcdf4
 from helpers.object_server import object_server
+from helpers.programs import needs_program
 from helpers.waiting import until
 from MDAnalysisTests.datafiles import (
     DCD,
@@ -67,7 +74,7 @@ def store(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PACELINE_RETRY_SECONDS", "2")
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
+    for name in [name for name in os.environ if name.startswith(("AWS_", "GOOGLE_"))]:
         monkeypatch.delenv(name)
     with object_server() as objects:
         objects.bucket = f"b{objects.address.rsplit(':', 1)[1]}"
@@ -987,6 +994,83 @@ def test_a_bad_object_of_many_is_named(store):
     store.files[f"/{store.bucket}/run37/md.xtc"] = b""
     with pytest.raises(DamagedFileError, match=r"run37/md\.xtc.*found an empty file"):
         paceline.open(f"s3://{store.bucket}/run*/md.xtc")
+
+
+def test_google_addresses(store, monkeypatch):
+    """Its XML interface is that of S3; the emulators of Google's lack it."""
+    monkeypatch.setenv("GOOGLE_BASE_URL", store.address)
+    for k in range(2):
+        store.files[f"/{store.bucket}/run{k}.xtc"] = Path(XTC).read_bytes()
+    with paceline.open(XTC) as local:
+        wanted = local.positions()
+    assert np.array_equal(positions_of(f"gs://{store.bucket}/md.xtc"), wanted)
+    with pytest.warns(PacelineWarning, match="frames are repeated"):
+        assert paceline.open(f"gs://{store.bucket}/run*.xtc").n_frames == 20
+    with pytest.raises(FileNotFoundError, match=r"gs://.*none\.xtc: .* there is no such object"):
+        paceline.open(f"gs://{store.bucket}/none.xtc")
+
+
+#: Account and key of Azurite, an emulator of Azure's storage by its vendor (npm).
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+def put_to_azure(port, path, body=b"", query="", **headers):
+    """Create a container, or a blob in it, by a signed request."""
+    headers |= {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
+    signed = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
+    place = f"/{ACCOUNT}/{ACCOUNT}/{path}{query.replace('?', chr(10)).replace('=', ':')}"
+    text = f"PUT\n\n\n{len(body) or ''}{9 * chr(10)}{signed}{place}"
+    code = hmac.digest(base64.b64decode(KEY), text.encode(), "sha256")
+    headers["Authorization"] = f"SharedKey {ACCOUNT}:{base64.b64encode(code).decode()}"
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    with contextlib.closing(connection):
+        connection.request("PUT", f"/{ACCOUNT}/{path}{query}", body, headers)
+        answer = connection.getresponse()
+        assert answer.status == 201, answer.read()
+
+
+@pytest.fixture
+def azure(tmp_path, monkeypatch):
+    """Serve a container, named bucket, by Azurite."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    command = ["azurite-blob", "--inMemoryPersistence", "--skipApiVersionCheck", "--silent"]
+    command += ["--disableTelemetry", "--blobPort", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as server:
+        try:
+            while "listens on" not in (line := server.stdout.readline()):
+                assert line, "Azurite did not start"
+            put_to_azure(port, "bucket", query="?restype=container")
+            content = Path(XTC).read_bytes()
+            for name in ("md.xtc", "run1.xtc", "run2.xtc"):
+                put_to_azure(port, f"bucket/{name}", content, **{"x-ms-blob-type": "BlockBlob"})
+            monkeypatch.setenv("AZURE_STORAGE_USE_EMULATOR", "true")
+            monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", f"http://127.0.0.1:{port}")
+            monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
+            monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", KEY)
+            monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+            monkeypatch.setenv("PACELINE_RETRY_SECONDS", "2")
+            yield "az://bucket"
+        finally:
+            server.kill()
+
+
+@needs_program("azurite-blob")
+def test_azure_addresses(azure, run, tmp_path):
+    with paceline.open(XTC) as local:
+        wanted = local.positions()
+    assert np.array_equal(positions_of(f"{azure}/md.xtc"), wanted)
+    with pytest.warns(PacelineWarning, match="frames are repeated"):
+        assert paceline.open(f"{azure}/run*.xtc").n_frames == 20
+    for name in ("az://bucket/none.xtc", "az://nowhere/md.xtc"):
+        with pytest.raises(FileNotFoundError, match=f"{name}: .* there is no such object"):
+            paceline.open(name)
+    rmsd = RMSD(paceline.Universe(GRO, f"{azure}/md.xtc"), select="name CA").run(n_workers=2)
+    alone = RMSD(paceline.Universe(GRO, XTC), select="name CA").run()
+    assert np.array_equal(rmsd.results.rmsd, alone.results.rmsd)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(KEY.encode() in path.read_bytes() for path in files)
 
 
 @pytest.mark.parametrize(
