@@ -17,6 +17,7 @@ from helpers.waiting import PATIENCE, until
 
 import paceline
 from paceline.analysis.battery import Battery
+from paceline.analysis.charts import charts_of
 from paceline.analysis.rms import RMSD
 from paceline.cli import analysis_steps, main, results_server
 from paceline.cli.options import listening
@@ -189,6 +190,23 @@ def test_the_page_shows_its_state_and_looks_for_a_new_one(universe, tmp_path):
     assert 'class="state"' not in page
     assert "refresh" not in page
     assert "connect-src" not in page
+
+
+def test_curves_of_a_running_simulation_have_running_means(noise, tmp_path):
+    universe = paceline.Universe(*noise)
+    battery = Battery({"rmsd": {"select": "all"}}, universe)
+    for n_frames, state, has_mean in [
+        (99, PageState("", 2.0, []), False),
+        (100, PageState("", 2.0, []), True),
+        (100, None, False),
+    ]:
+        battery.run(stop=n_frames).save(tmp_path, state=state, overwrite=True)
+        page = (tmp_path / "index.html").read_text(encoding="utf-8")
+        assert ('"smooth":true' in page.replace(" ", "")) == has_mean
+    table = battery.analyses["rmsd"].results.table
+    (chart,) = charts_of(table, is_live=True)
+    values = table.columns["RMSD (Å)"]
+    assert chart.curves[0].smooth[50] == pytest.approx(values[45:56].mean())
 
 
 def test_an_update_shows_its_state_and_means(adk_xtc):

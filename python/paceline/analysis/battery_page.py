@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -122,7 +123,10 @@ def page_of_battery(
         for name, analysis in battery.shown.items()
     }
     sections = [
-        _section(battery, name, headings[name], saved[name], further[name], options)
+        _section(
+            *(battery, name, headings[name], saved[name], further[name], options),
+            is_live=state is not None,
+        )
         for name in headings
     ]
     one = next(iter(battery.analyses.values()))
@@ -257,8 +261,11 @@ def _section(
     file: str,
     further: Mapping[str, Results],
     options: FigureOptions,
+    *,
+    is_live: bool,
 ) -> ResultSection:
     """Make the card of an analysis on the page."""
+    draw = partial(_drawing, options=options, is_live=is_live)
     analysis = battery.shown[name]
     results, table = analysis.results, analysis.results.table
     given = battery.described[name].items()
@@ -275,13 +282,13 @@ def _section(
             answers = _brief(table, means)[:SUMMARISED]
         else:
             answers = _sentences(results, table)
-        drawings.append(_drawing(results, FIGURE_SIZE, table, options))
+        drawings.append(draw(results, FIGURE_SIZE, table))
         files += [f"{name}.npz"] if table.partial else []
         files.append(f"{name}.svg")
     for key, more in further.items():
         shown = more.whole_table()
         if table is None or shown.drawn is None or shown.drawn is not table.drawn:
-            drawings.append(_drawing(more, FURTHER_SIZE, shown, options))
+            drawings.append(draw(more, FURTHER_SIZE, shown))
         files += [f"{name}-{key}.csv", f"{name}-{key}.svg"]
     return ResultSection(
         title,
@@ -314,7 +321,12 @@ def _lines(means: Mapping[str, SeriesMean], table: Table) -> list[Sequence[str]]
 
 
 def _drawing(
-    results: Results, size: tuple[float, float], table: Table, options: FigureOptions
+    results: Results,
+    size: tuple[float, float],
+    table: Table,
+    options: FigureOptions,
+    *,
+    is_live: bool,
 ) -> ResultDrawing:
     """Draw results for the page; the figure includes data for interactive charts."""
     from matplotlib.figure import Figure
@@ -326,6 +338,6 @@ def _drawing(
     drawn = table.drawn or table
     return ResultDrawing(
         figure,
-        charts_of(table, suitable["time_unit"]),
+        charts_of(table, suitable["time_unit"], is_live=is_live),
         drawn.states is None and drawn.image is None,
     )

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -20,17 +21,20 @@ from paceline.analysis.replica_figures import Profile, differences, line_ends
 from paceline.analysis.table import Table, name_and_unit
 from paceline.performance.chart import MOST_CURVES, Chart, Curve
 
+#: Number of points from which a running mean is drawn while a simulation runs, and number of its
+#: windows along the series: series are short at first.
+LIVE_POINTS, LIVE_WINDOWS = 100, 10
 
-def charts_of(table: Table, time_unit: str | None = None) -> list[Chart]:
+
+def charts_of(table: Table, time_unit: str | None = None, *, is_live: bool = False) -> list[Chart]:
     """Make charts of the curves in a table's figure; none for images and for many columns."""
     drawn = table.drawn or table
+    more = partial(charts_of, time_unit=time_unit, is_live=is_live)
     if drawn.panels:
-        return [
-            chart for one in drawn.panels for chart in charts_of(replace(one, panels=()), time_unit)
-        ]
+        return [chart for one in drawn.panels for chart in more(replace(one, panels=()))]
     if drawn.right:  # a second y axis with another unit
         beside = replace(drawn, y=drawn.right, y_label=drawn.right_label, right={})
-        return [*charts_of(replace(drawn, right={}), time_unit), *charts_of(beside, time_unit)]
+        return [*more(replace(drawn, right={})), *more(beside)]
     if drawn.states is not None or drawn.image is not None:
         if not table.is_series:
             return []
@@ -41,7 +45,8 @@ def charts_of(table: Table, time_unit: str | None = None) -> list[Chart]:
     if x.dtype.kind not in "iuf" or not 0 < len(drawn.y) <= MOST_CURVES:
         return []
     points = drawn.points or drawn.no_mean
-    smoothed = drawn.is_series and len(x) >= MANY_POINTS and not points and len(drawn.y) <= NAMED
+    least, windows = (LIVE_POINTS, LIVE_WINDOWS) if is_live else (MANY_POINTS, WINDOWS)
+    smoothed = drawn.is_series and len(x) >= least and not points and len(drawn.y) <= NAMED
     curves: list[Curve] = []
     for number, (title, name) in enumerate(drawn.y.items()):
         values = np.asarray(drawn.columns[title])
@@ -49,7 +54,7 @@ def charts_of(table: Table, time_unit: str | None = None) -> list[Chart]:
             return []
         values = values.astype(np.float64)
         half = drawn.columns[drawn.bands[title]] if title in drawn.bands else None
-        smooth = running_mean(values, len(x) // WINDOWS | 1) if smoothed else None
+        smooth = running_mean(values, len(x) // windows | 1) if smoothed else None
         curve = Curve(name, x.astype(np.float64), values, number, half, smooth)
         curves += [curve] if drawn.is_series else _pieces(curve)
     chart = Chart(drawn.abscissa, drawn.y_label, _with_times(curves), points)
