@@ -66,7 +66,7 @@ def examples(parser):
 
 
 def test_examples_of_every_command_are_understood():
-    parser = command_line._parser()
+    parser = command_line.parser_of()
     [commands] = (one for one in parser._actions if hasattr(one, "_name_parser_map"))
     lines = [line for one in (parser, *commands.choices.values()) for line in examples(one)]
     assert len(lines) > 100
@@ -1274,7 +1274,7 @@ def test_a_reference_that_is_no_frame(adk, run):
 def options_of(command):
     arguments = ["a.tpr", "a.xtc", "--select", "all", "-o", "b.xtc"]
     more = ["--select-2", "all"] if command == "rdf" else []
-    return command_line._parser().parse_args([command, *arguments, *more]).option_names
+    return command_line.parser_of().parse_args([command, *arguments, *more]).option_names
 
 
 @pytest.mark.parametrize(
@@ -1336,7 +1336,7 @@ def completed(line, folder, **shell):
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("paceline rep", ["repack", "report"]),
+        ("paceline rep", ["repack", "replay", "report"]),
         ("paceline diff", ["diffusionmap"]),
         ("paceline diffusionmap --eig", ["--eigenvalues"]),
         ("paceline rmsd --sel", ["--select"]),
@@ -1368,7 +1368,7 @@ def test_other_shells_show_what_options_are_for(shell, tmp_path):
     (option,) = completed("paceline rmsd --sel", tmp_path, **asked)
     assert option.startswith(f"--select{between}atoms: a selection of MDAnalysis")
     commands = completed("paceline rep", tmp_path, **asked)
-    assert [one.partition(between)[0] for one in commands] == ["repack", "report"]
+    assert [one.partition(between)[0] for one in commands] == ["repack", "replay", "report"]
     assert all(len(one.partition(between)[2]) > 10 for one in commands)
     (file,) = completed("paceline rmsd md.x", tmp_path, **asked)
     assert file.rstrip(":\t ") == "md.xtc"

@@ -15,7 +15,7 @@ import paceline.cli.bench
 from paceline._util.files import new_file, new_files, saved_together
 from paceline._util.signals import Stopping
 from paceline.cli.bench import Bench
-from paceline.cli.command_line import _parser
+from paceline.cli.command_line import parser_of
 from paceline.cli.parser import resolve_files
 from paceline.performance import bench as measure
 from paceline.performance.bench import run_command
@@ -62,7 +62,7 @@ def test_no_process_is_left(processes, monkeypatch):
 def test_a_measurement_keeps_its_runs(adk, tmp_path, monkeypatch):
     path = tmp_path / "runs.csv"
     asked = ["bench", "scaling", "rmsd", *adk, "--workers", "1", "--repeats", "1"]
-    args = _parser().parse_args(
+    args = parser_of().parse_args(
         [*asked, "-o", str(path), "--overwrite"], argparse.Namespace(command_line="paceline bench")
     )
     resolve_files(args)

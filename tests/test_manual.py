@@ -33,7 +33,7 @@ from paceline import transform
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends.dask_cluster import LocalCluster
-from paceline.cli.command_line import _parser, main
+from paceline.cli.command_line import main, parser_of
 
 ROOT = Path(__file__).parents[1]
 #: A code block: its language, and its lines.
@@ -88,6 +88,7 @@ FURTHER_PACKAGES = ("ase", "freud", "torch")
 #: Blocks that are not run, by page and part of their text, and the test that runs the same.
 NOT_RUN = {
     ("docs/clusters.md", "--8<-- "): "test_slurm.py",
+    ("docs/replay.md", "deposit/"): "test_replay.py::test_a_battery_and_its_further_tables",
     ("docs/live.md", "--8<-- "): "test_live.py",
     ("docs/live.md", "lennard_jones("): "test_live.py::test_units",
     ("docs/live.md", "examples/"): "test_live.py",
@@ -291,7 +292,7 @@ def run_shell(lines: str, page: str) -> None:
             words = [one for word in line.split() for one in sorted(glob(word)) or [word]]
             words = shlex.split(" ".join(words))
             if words[1] in ONCE and page != ONCE[words[1]]:
-                _parser().parse_args(words[1:])
+                parser_of().parse_args(words[1:])
                 continue
             if words[1] == "bench":
                 words += ["--repeats", "1"]

@@ -58,7 +58,7 @@ def test_text_keeps_every_bit(rmsd, ending, delimiter, tmp_path):
     rmsd.results.save(path)
     with path.open(encoding="utf-8") as file:
         comments = [line for line in file if line.startswith("#")]
-    assert len(comments) == len(rmsd.results.provenance) + 5
+    assert len(comments) == len(rmsd.results.provenance) + 6
     # The series rises all the time.
     assert comments[-4].startswith("# mean of RMSD (Å): ")
     assert comments[-3].endswith("not converged\n")

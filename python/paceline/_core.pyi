@@ -69,6 +69,7 @@ __all__ = [
     "formats",
     "fragments",
     "identity_of",
+    "instruction_set",
     "lammps_factors",
     "lattices",
     "links",
@@ -1358,6 +1359,9 @@ def identity_of(samples: bytes) -> str | None:
     """Return the text by which a store identifies the object with these samples; None if it states none,
     and for a local file.
     """
+
+def instruction_set() -> str:
+    """Name of the instruction set that kernels use. For records of results: it does not change them."""
 
 def lammps_factors(style: str) -> tuple[float, float, float, float]:
     """Return the factors that convert lengths, velocities, forces and times of a unit style of LAMMPS to

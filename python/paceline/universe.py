@@ -115,6 +115,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def __init__(self, topology: object = None, *coordinates: object, **kwargs: object):
         open_universe(self, self._open, (topology, *coordinates), kwargs)
+        #: Arguments, and the trajectory that they opened, for the record of results.
+        self.opened_with = (topology, *coordinates), dict(kwargs), self._trajectory
 
     def _open(self, topology: Any = None, *coordinates: Any, **kwargs: Any) -> None:
         """Parse the topology, and open the trajectory."""

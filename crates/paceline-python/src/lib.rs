@@ -53,7 +53,7 @@ mod _core {
     #[pymodule_export]
     use super::record_kernels::{HydrogenBonds, NearPairs, SelectedAtoms};
     #[pymodule_export]
-    use super::row_kernels::{RowKernel, allow_threads, allow_wide, used_threads};
+    use super::row_kernels::{RowKernel, allow_threads, allow_wide, instruction_set, used_threads};
     #[pymodule_export]
     use super::snapshot::{SnapshotCost, SnapshotFormat, check_snapshot, write_snapshot};
     #[pymodule_export]

@@ -292,3 +292,15 @@ pub(super) fn allow_wide(allowed: bool) -> bool {
     instructions::allow(if allowed { all } else { base });
     instructions::used() > base
 }
+
+/// Name of the instruction set that kernels use. For records of results: it does not change them.
+#[pyfunction]
+pub(super) fn instruction_set() -> &'static str {
+    match instructions::used() {
+        Instructions::Avx512 => "AVX-512",
+        Instructions::Avx2 => "AVX2",
+        Instructions::Base if cfg!(target_arch = "x86_64") => "SSE2",
+        Instructions::Base if cfg!(target_arch = "aarch64") => "NEON",
+        Instructions::Base => "base instructions",
+    }
+}

@@ -8,7 +8,10 @@ sets and on the identity of equal strings.
 
 import copyreg
 import dis
+import functools
 import hashlib
+import os
+import stat
 import sys
 import sysconfig
 import types
@@ -17,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+#: Number of files whose digests are kept, as long as the files do not change.
+_KEPT_FILES = 256
 #: Folders of installed packages in any environment. Modules elsewhere are the user's own code.
 _INSTALLED = ("site-packages", "dist-packages")
 _STDLIB = sysconfig.get_path("stdlib")
@@ -36,6 +41,24 @@ def digest(*things: object) -> str:
     for part in _walk(things, {}):
         sha.update(len(part).to_bytes(8, "little") + part)
     return sha.hexdigest()[:32]
+
+
+def file_digest(path: str | os.PathLike) -> str:
+    """SHA-256 of the content of a file, 64 hex digits; empty if it is not a readable file."""
+    try:
+        state = os.stat(path)
+        if not stat.S_ISREG(state.st_mode):
+            return ""
+        return _digest_of_file(os.path.abspath(path), state.st_size, state.st_mtime_ns)
+    except OSError:
+        return ""
+
+
+@functools.lru_cache(_KEPT_FILES)
+def _digest_of_file(path: str, size: int, changed: int) -> str:
+    """SHA-256 of a file with this size, bytes, and time of change, ns."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def members_used(thing: object, method: str) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Describe the machine, the software versions and the command of a run."""
 
+import functools
+import hashlib
 import math
 import os
 import platform
@@ -14,11 +16,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
+from paceline import _core
 from paceline._util.os_calls import clock_ticks, full_name, load_averages, total_memory, usable_cpus
 
 #: Linux's file of total and free memory.
 MEMINFO = Path("/proc/meminfo")
 CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+#: First bytes of executable files whose head contains an identifier of the whole file, from the
+#: linker: a note of GNU in ELF files, and the load command LC_UUID in Mach-O files.
+_MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+_GNU_BUILD_ID = b"\x03\0\0\0GNU\0"
+_HEAD_BYTES = 2**16
 
 
 class MemoryLimit:
@@ -81,6 +89,33 @@ def describe_machine(n_cpus: int) -> str:
     return ", ".join(parts)
 
 
+@functools.cache
+def software() -> dict[str, str]:
+    """Describe what determines the bits of results besides files and parameters, by name.
+
+    These are the versions of paceline, Python and NumPy, a digest of the compiled module, and the
+    processor with the instruction set that kernels use.
+    """
+    import numpy as np  # deferred: `paceline --help` does not need NumPy
+
+    return {
+        "paceline": _core.__version__,
+        "build": _build(Path(_core.__file__ or "")),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "processor": f"{_processor()}, {_core.instruction_set()}",
+    }
+
+
+def _build(path: Path) -> str:
+    """Digest of a compiled module, 16 hex digits; of its head if this identifies the module."""
+    with open(path, "rb") as file:
+        content = file.read(_HEAD_BYTES)
+        if not (content.startswith(_MACH_O) or _GNU_BUILD_ID in content):
+            content += file.read()
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
 def describe_system() -> str:
     """Describe operating system and Python in one line."""
     return f"{platform.platform()}, Python {platform.python_version()}"
@@ -98,10 +133,14 @@ def describe_versions(packages: Iterable[str]) -> str:
 
 
 def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # of all processors: read only one
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass  # another system than Linux
+    return platform.processor() or platform.machine()
 
 
 def _version(package: str) -> str:

@@ -8,19 +8,20 @@ An analysis has two parts. The client part uses MDAnalysis objects: it chooses t
 
 import contextlib
 import inspect
-import platform
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
 
-from paceline._core import __version__
 from paceline._util.arguments import one_of
 from paceline._util.choices import BACKENDS
 from paceline._util.json_object import JsonObject
+from paceline._util.machine import software
 from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.recorded_call import describe_call
 from paceline.analysis.results import Results
+from paceline.analysis.saved_tables import CALL
 from paceline.analysis.table import Table, with_gaps
 from paceline.contract.analysis import Analysis, OfRun
 from paceline.contract.atoms import Atoms, System, topology_of
@@ -33,7 +34,12 @@ from paceline.contract.kinds import (
     Ragged,
     Reduction,
 )
-from paceline.contract.run_info import RUN_ATTRIBUTES, describe_atoms, describe_frames
+from paceline.contract.run_info import (
+    RUN_ATTRIBUTES,
+    describe_atoms,
+    describe_exactly,
+    describe_frames,
+)
 from paceline.contract.source import TIMES_REMEDY, UNKNOWN_TIMES
 from paceline.contract.transform_interface import Transform
 from paceline.errors import NotRunError, UnsupportedError, warn
@@ -474,18 +480,21 @@ class AnalysisBase(Analysis):
             self.remarks = {**self.remarks, about: message}
             warn(message)
 
+    def record_call(self) -> None:
+        """Record with the results the call that computed them, with which they are replayed."""
+        if isinstance(self.results, Results) and self.results.provenance:
+            self.results.provenance[CALL] = describe_call(self)
+
     def record(self) -> JsonObject:
         """Return files, fingerprints, versions and parameters of the last run."""
         found = self.provenance.get("warnings")  # warning from a check of the frames during the run
         remarks = [*([found] if found else []), *self.remarks.values()]
         return {
-            "paceline": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
+            **software(),
             **self.provenance,
             "analysis": type(self).__name__,
             **self.parameters(),
-            "frames analysed": describe_frames(
+            "frames analysed": describe_exactly(
                 self.frames, self.times if self.times_known else None
             ),
             "damaged frames": [frame for frame, _ in self.damaged] or "none",

@@ -21,6 +21,7 @@ from paceline.analysis.energies import Energies, read_energies
 from paceline.analysis.known_classes import class_of
 from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.results import Results, further_results
+from paceline.analysis.saved_tables import METADATA
 from paceline.analysis.table_verdicts import verdicts_of
 from paceline.contract.analysis import is_updated
 from paceline.contract.atoms import System, attribute_of
@@ -519,7 +520,7 @@ class Battery:
         folder = Path(folder)
         with saved_together() as saving:
             if overwrite:
-                saving.replace([*self.outputs(folder), *_summaries_in(folder)])
+                saving.replace([*self.outputs(folder), *_summaries_in(folder), folder / METADATA])
             further = {name: further_results(one) for name, one in self.shown.items()}
             saved = self._save_tables(folder, further, overwrite=overwrite)
             for name, analysis in self.shown.items():

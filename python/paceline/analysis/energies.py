@@ -16,7 +16,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline._core import __version__
+from paceline._util.digest import file_digest
+from paceline._util.machine import software
 from paceline.analysis.energy_files import read_file
 from paceline.analysis.energy_rows import Content, EnergyPart
 from paceline.analysis.results import Results
@@ -245,7 +246,7 @@ class Energies:
         arrays = {"times" if self._axis_title.startswith("time") else "steps": self._axis}
         if self._steps is not None:
             arrays["steps"] = self._steps
-        facts = {"paceline": __version__, "analysis": "energies", **self._provenance}
+        facts = {**software(), "analysis": "energies", **self._provenance}
         results = Results(table=self._table(), provenance={**facts, "rows": self.span})
         results.update({**arrays, **self._terms})
         return results
@@ -425,7 +426,10 @@ def join_contents(contents: Sequence[Content]) -> Energies:
     counts = {part.n_atoms for part, _ in rows}
     is_whole = len(counts) == 1 and not any(part.per_atom for part, _ in rows)
     steps = [part.steps[kept] for part, kept in rows if part.steps is not None]
-    facts = {"files": ", ".join(one.path for one in contents)}
+    facts = {
+        "files": ", ".join(one.path for one in contents),
+        "files sha256": ", ".join(file_digest(one.path) for one in contents),
+    }
     return Energies(
         terms,
         units,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from paceline._core import __version__
 from paceline._util.arguments import whole_number
+from paceline._util.machine import software
 from paceline.analysis.function_errors import N_PARTS, FunctionErrors, errors_of_function
 from paceline.analysis.results import Results
 from paceline.analysis.saved_tables import OF_FRAMES, STEP, read_saved, title_like
@@ -113,7 +113,7 @@ def free_energy_surface(
     label = f"free energy at {temperature:g} K (kJ/mol)"
     image = Image(energy, edges[0], edges[1], labels[0], labels[1], label, note=note)
     facts = {
-        "paceline": __version__,
+        **software(),
         "analysis": "free-energy surface",
         "temperature (K)": temperature,
         "axes": "; ".join(labels),

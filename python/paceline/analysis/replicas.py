@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
-from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
+from paceline._util.machine import software
 from paceline.analysis.battery import TABLES
 from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.replica_figures import (
@@ -32,6 +32,7 @@ from paceline.analysis.replica_page import (
     page_of_replicas,
 )
 from paceline.analysis.results import Results
+from paceline.analysis.saved_tables import COMMAND, IN_PYTHON, METADATA, is_of_command
 from paceline.analysis.table import Table
 from paceline.analysis.table_verdicts import SeriesVerdict, verdicts_of_replicas
 from paceline.analysis.uncertainty import (
@@ -53,6 +54,12 @@ if TYPE_CHECKING:
 
     from paceline.analysis.battery import Battery
 
+#: Facts about the files of a replica, and the beginnings of their names in the shared tables.
+OF_FILES = {
+    "topology sha256": "topology sha256 of ",
+    "trajectory": "",
+    "fingerprint": "fingerprint of ",
+}
 #: Columns of the `TABLES`; numbers have the unit in the title of the series.
 REPLICA_COLUMNS = (
     *("analysis", "series", "group", "replica", "frames", "mean"),
@@ -446,20 +453,9 @@ class Replicas:
         check_style(chosen.style)
         with saved_together() as saving:
             if overwrite:
-                saving.replace(self.outputs(folder))
-            for group, batteries in self.groups.items():
-                for k, battery in enumerate(batteries, start=1):
-                    battery.save_tables(folder / group / f"{k}", overwrite=overwrite)
-            shared = []
-            for summary, table in zip(TABLES, self._summaries(), strict=True):
-                if table is not None:
-                    shared.append(summary)
-                    results = Results(table=table, provenance=self._provenance())
-                    results.save(folder / summary, overwrite=overwrite)
+                saving.replace([*self.outputs(folder), folder / METADATA])
+            shared = self.save_tables(folder, overwrite=overwrite)
             for name in self.names:
-                if (profile := self.profile(name)) is not None:
-                    results = Results(table=profile.table(), provenance=self._provenance(name))
-                    results.save(folder / f"{name}-profile.csv", overwrite=overwrite)
                 with styled(FIGURE_STYLE, chosen.style):
                     for ending, figure in self.figures(name, options=chosen).items():
                         if (size := chosen.inches(figure.dpi)) is not None:
@@ -472,6 +468,41 @@ class Replicas:
             self.timings.report(folder / "timings.html", overwrite=overwrite)
             with new_file(folder / "index.html", overwrite=overwrite) as file:
                 file.write(page_of_replicas(self, shared, chosen))
+
+    def save_tables(self, folder: str | os.PathLike, *, overwrite: bool = False) -> list[str]:
+        """Write the tables of all replicas, their means, differences and profiles.
+
+        Parameters
+        ----------
+        folder : path-like
+            Folder, made if it does not exist.
+        overwrite : bool
+            Replace existing files.
+
+        Returns
+        -------
+        list of str
+            Filenames of the tables of means and differences.
+
+        Raises
+        ------
+        FileExistsError
+            One of the files exists, and `overwrite` is False.
+        """
+        folder, shared = Path(folder), []
+        for group, batteries in self.groups.items():
+            for k, battery in enumerate(batteries, start=1):
+                battery.save_tables(folder / group / f"{k}", overwrite=overwrite)
+        for summary, table in zip(TABLES, self._summaries(), strict=True):
+            if table is not None:
+                shared.append(summary)
+                results = Results(table=table, provenance=self._provenance())
+                results.save(folder / summary, overwrite=overwrite)
+        for name in self.names:
+            if (profile := self.profile(name)) is not None:
+                results = Results(table=profile.table(), provenance=self._provenance(name))
+                results.save(folder / f"{name}-profile.csv", overwrite=overwrite)
+        return shared
 
     def to_toml(self) -> str:
         """Format groups and analyses as a text that `from_file` reads.
@@ -636,15 +667,18 @@ class Replicas:
 
     def _provenance(self, name: str = "") -> dict[str, Any]:
         """Return files and versions of all replicas; with a name, for one analysis."""
-        facts: dict[str, object] = {"paceline": __version__}
+        facts: dict[str, object] = {**software()}
         if name:
             facts["analysis"] = name
         for group, batteries in self.groups.items():
             for k, battery in enumerate(batteries, start=1):
                 one = next(iter(battery.analyses.values()))
-                facts[f"{group} {k}"] = one.provenance["trajectory"]
-                facts["command"] = one.results.provenance.get("command", "in Python")
-        return facts
+                of_run = one.results.provenance
+                for key, title in OF_FILES.items():
+                    if key in of_run:
+                        facts[f"{title}{group} {k}"] = of_run[key]
+                of_command = {key: of_run[key] for key in of_run if is_of_command(key)}
+        return {**facts, **(of_command or {COMMAND: IN_PYTHON})}
 
 
 def _summary(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> Table | None:

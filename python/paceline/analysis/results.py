@@ -1,6 +1,7 @@
 """Results of analyses: arrays by name, as in MDAnalysis, with methods to save and plot them."""
 
 import csv
+import io
 import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,7 +14,7 @@ from paceline._util.files import new_file, new_files, temporary_name, writing_to
 from paceline._util.json_object import JsonObject
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.figures import draw, new_figure
-from paceline.analysis.saved_tables import FIGURE, describe
+from paceline.analysis.saved_tables import FIGURE, FURTHER, DigestedText, describe, with_digest
 from paceline.analysis.summary import answers
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import verdicts_with_angles
@@ -371,16 +372,16 @@ class Results(dict[str, Any]):
         if _ending(path) != ".npz":
             _ = self.whole_table()  # raise an error before the file is created
         if _ending(path) == ".npz":
-            arrays = _flat(self)
-            facts = np.array(self._facts(arrays), dtype=str)
+            arrays = {name: np.asanyarray(one) for name, one in _flat(self).items()}
+            facts = with_digest(self._facts(arrays), arrays)
             with new_file(path, overwrite=overwrite, binary=True) as file:
-                np.savez(file, **arrays, provenance=facts)  # type: ignore[arg-type]
+                np.savez(file, **arrays, provenance=np.array(facts, dtype=str))  # type: ignore[arg-type]
             return
         columns, more = self.whole_table().columns, {}
         if _ending(path) == ".xvg":
             more = {"titles": self._xvg_titles()}
             columns = {title: columns[title] for title in more["titles"]}
-        with new_file(path, overwrite=overwrite) as file:
+        with new_file(path, overwrite=overwrite) as named, DigestedText(named) as file:
             file.writelines(f"# {line}\n" for line in self._facts(columns, **more))
             if _ending(path) == ".xvg":
                 self._write_xvg(file)
@@ -428,7 +429,7 @@ class Results(dict[str, Any]):
         axes = table.keys if len(table.keys) > 1 else [table.abscissa]
         return [*axes, *table.y]
 
-    def write_table(self, file: IO[str], *, delimiter: str = ",") -> None:
+    def write_table(self, file: IO[str] | io.TextIOBase, *, delimiter: str = ",") -> None:
         """Write the table to an open file, with all digits of each number.
 
         Parameters
@@ -447,7 +448,7 @@ class Results(dict[str, Any]):
             cells = (table.cells(title, rows) for title in table.columns)
             writer.writerows(zip(*cells, strict=True))
 
-    def _write_xvg(self, file: IO[str]) -> None:
+    def _write_xvg(self, file: io.TextIOBase) -> None:
         """Write the columns of the figure for Grace, with all digits of each number.
 
         Rows of a map are x, y and value; Grace draws them as points with numbers next to them.
@@ -652,7 +653,8 @@ def further_results(analysis: Any) -> dict[str, Results]:
     """Return further tables of an analysis after a run, as results with its provenance."""
     tables = analysis.further_tables().items()
     return {
-        name: Results(table=table, provenance=analysis.results.provenance) for name, table in tables
+        name: Results(table=table, provenance={**analysis.results.provenance, FURTHER: name})
+        for name, table in tables
     }
 
 

@@ -1,6 +1,8 @@
-"""Read saved tables, and describe their figures in the files."""
+"""Read saved tables, and describe their figures and their content in the files."""
 
 import csv
+import hashlib
+import io
 import itertools
 import json
 import math
@@ -9,7 +11,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -21,10 +23,24 @@ from paceline.errors import UnsupportedError, warn
 
 #: Key of the line that describes the figure of a saved table.
 FIGURE = "figure"
+#: Key of the line that names a further table of an analysis.
+FURTHER = "table"
+#: Keys of the lines with the SHA-256 of all other lines, and of arrays and lines in .npz files.
+DIGESTS = LINES, ARRAYS = "sha256 of all other lines", "sha256 of arrays and other lines"
 #: Columns that identify frames and join tables.
 OF_FRAMES = ("frame", "time (ps)")
 #: Column that is not a series.
 STEP = "step"
+#: Keys of the lines with the command that computed a table, and the folder in which it ran.
+COMMAND, FOLDER = "command", "folder"
+#: Command of tables that a script computed from several analyses.
+IN_PYTHON = "in Python"
+#: Key of the line with the call, in a script, that computed a table.
+CALL = "call"
+#: Name of the file that describes a folder of results as an RO-Crate.
+METADATA = "ro-crate-metadata.json"
+#: Beginning of the keys of lines with the SHA-256 of further files that a command read.
+INPUT = "sha256 of file "
 #: Names of arrays, and titles of the columns that identify frames.
 IN_ARRAYS = {"frames": OF_FRAMES[0], "times": OF_FRAMES[1], "steps": STEP}
 #: Maximum number of values in the line, for a figure with values that are not in the table.
@@ -254,6 +270,48 @@ def title_like(columns: Mapping[str, object], path: Path | str, wanted: str) -> 
         several = f"has {len(found)} series" if found else "has no series"
         raise UnsupportedError(f"{path} {several} {wanted!r}; it has {known}")
     return found[0]
+
+
+def is_of_command(key: str) -> bool:
+    """True for the keys of lines about the command that computed a table."""
+    return key in (COMMAND, FOLDER) or key.startswith(INPUT)
+
+
+class DigestedText(io.TextIOBase):
+    """Text file whose first line contains the SHA-256 of all others, which are written here."""
+
+    def __init__(self, file: IO[str]):
+        self._file, self._sha = file, hashlib.sha256()
+        self._write_first()
+
+    def _write_first(self) -> None:
+        """Write the first line; its length does not depend on the digest."""
+        self._file.write(f"# {LINES}: {self._sha.hexdigest()}\n")
+
+    def write(self, text: str) -> int:
+        """Write some text after the first line."""
+        self._sha.update(text.encode("utf-8", "backslashreplace"))  # as in `new_file`
+        return self._file.write(text)
+
+    def __exit__(self, *error: object) -> None:
+        if error == (None, None, None):
+            self._file.seek(0)
+            self._write_first()
+
+
+def with_digest(facts: Sequence[str], arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """Add a line with the SHA-256 of arrays and lines, as the first of an .npz file."""
+    return [f"{ARRAYS}: {digest_of(facts, arrays)}", *facts]
+
+
+def digest_of(facts: Sequence[str], arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of arrays and lines, 64 hex digits."""
+    sha = hashlib.sha256()
+    for name, values in arrays.items():
+        sha.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
+        sha.update(b"object" if values.dtype.hasobject else np.asarray(values).tobytes())
+    sha.update("".join(f"{line}\n" for line in facts).encode("utf-8", "backslashreplace"))
+    return sha.hexdigest()
 
 
 def describe(table: Table, arrays: Mapping[str, np.ndarray]) -> JsonObject | None:

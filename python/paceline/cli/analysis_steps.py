@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from paceline import transform
+from paceline._util.digest import file_digest
 from paceline._util.files import (
     check_distinct,
     check_local,
@@ -24,6 +25,7 @@ from paceline._util.files import (
 )
 from paceline.analysis.chosen_frames import times_of
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
+from paceline.analysis.saved_tables import CALL, COMMAND, FOLDER, INPUT, METADATA
 from paceline.analysis.table import rounding_of
 from paceline.checkpoint import Checkpoint
 from paceline.cli.answer import (
@@ -77,6 +79,11 @@ STRUCTURES = (".pdb", ".gro", ".xyz")
 FURTHER = (".csv", ".tsv")
 #: Maximum number of frames that were left out and are listed, one per line.
 MOST_LEFT_OUT = 20
+#: Arguments that name no further input: outputs, and files that have lines of their own.
+NO_INPUTS = (
+    *("output", "plot", "structures", "report", "checkpoint", "tee", "cache", "rmsd", "folder"),
+    *("topology", "trajectory", "files", "group", "energies", "command_line", "form"),
+)
 #: Minimum time between two messages about a trajectory that grows, s.
 QUIET_SECONDS = 10.0
 
@@ -454,13 +461,17 @@ def _further(
 def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> None:
     """Run a battery and write all results into the requested folder."""
     from paceline.analysis.battery import Battery
+    from paceline.analysis.crate import write_crate
 
     check_style(args.style)
+    if args.only_tables:
+        _refuse_other_files(battery)
     outputs = battery.outputs(args.output)
+    crate = [args.output / METADATA] if args.crate else []
     check_distinct(args.report, args.checkpoint, args.tee, *outputs)
     if args.output.exists() and not args.output.is_dir():
         raise UnsupportedError(f"{args.output} is a file: -o must name a folder for the results")
-    for path in outputs:
+    for path in (*outputs, *crate):
         if path.parent.exists():
             check_output(path, overwrite=args.overwrite)
     check_report(args)
@@ -490,9 +501,14 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
             )
         else:
             run_analysis(args, battery, is_battery=True, checkpoint=kept, **options)
+        if args.only_tables:
+            battery.save_tables(args.output)
+            return
         with saved_together(kept.finish if kept else None):
             battery.save(args.output, overwrite=args.overwrite, **_common_figure_options(args))
             save_report(args, battery.timings)
+    if crate:
+        write_crate(args.output, outputs, overwrite=args.overwrite)
     say_battery(battery, args.report)
     page = args.output / "index.html"
     if args.json:
@@ -503,6 +519,14 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
         print(page)
     if error is not None:
         raise error
+
+
+def _refuse_other_files(battery: "Battery | Replicas") -> None:
+    """Raise an error if an analysis writes a file besides its tables."""
+    for name, one in battery.analyses.items():
+        files = [*one.outputs, vars(one).get("filename")]
+        if files[0] is not None:
+            raise UnsupportedError(f"[{name}] writes {files[0]}: only tables are computed again")
 
 
 def run_analysis(
@@ -626,8 +650,7 @@ def follow(
             if said_end or time.monotonic() - reported >= QUIET_SECONDS:
                 say_update(update)
                 reported = time.monotonic()
-            for one in update.analyses.values():
-                one.results.provenance["command"] = args.command_line
+            _note_command(args, analysis, update.analyses.values())
             if update.analyses:
                 try:
                     write(update)
@@ -676,8 +699,7 @@ def _say_run(
     analyses: "Collection[Analysis]",
 ) -> None:
     """Print what a run has to say, and note the command."""
-    for one in analyses:
-        one.results.provenance["command"] = args.command_line
+    _note_command(args, analysis, analyses)
     notes = (one.results.provenance.get("bonds") for one in analyses)
     if note := next(filter(None, notes), None):
         print(f"paceline: bonds: {in_options(note, args.option_names)}", file=sys.stderr)
@@ -690,6 +712,50 @@ def _say_run(
         print(f"{text} {further[-1]}: 'damaged frames' of the table lists them", file=sys.stderr)
     if args.timings:
         print(analysis.timings, file=sys.stderr)
+
+
+def _note_command(
+    args: argparse.Namespace,
+    analysis: "AnalysisBase | Battery",
+    analyses: "Collection[Analysis]",
+) -> None:
+    """Record the command with the results of analyses, and with the energies of a battery."""
+    for one in analyses:
+        note_command(args, one.results)
+    energies = vars(analysis).get("energies")
+    if energies is not None:
+        note_command(args, energies.results)
+
+
+def note_command(args: argparse.Namespace, results: "Results") -> None:
+    """Record with results the command, its folder, and digests of the files that it read."""
+    facts = results.provenance
+    facts.pop(CALL, None)  # the command says more
+    facts |= {COMMAND: args.command_line, FOLDER: args.folder or _current_folder()}
+    for name in _further_inputs(args):
+        if content := file_digest(name):
+            facts[f"{INPUT}{name}"] = content
+
+
+def _current_folder() -> str:
+    """Path of the current folder; empty if it was deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _further_inputs(args: argparse.Namespace) -> list[str]:
+    """Files that the arguments name, except outputs, topology and trajectories."""
+    names = vars(args).keys() - {*NO_INPUTS, *args.further}
+    values: list[object] = [vars(args)[name] for name in sorted(names)]
+    found = []
+    for value in values:
+        if isinstance(value, list | tuple):
+            values.extend(value)
+        elif isinstance(value, str | Path) and not isinstance(value, DefaultSelection):
+            found += [str(value)] if os.path.isfile(value) else []
+    return [*dict.fromkeys(found)]
 
 
 def _say_complexes(analyses: "Collection[Analysis]") -> None:

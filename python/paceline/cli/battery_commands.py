@@ -201,6 +201,12 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
     )
     add("--overwrite", action="store_true", help="replace files that exist")
     add_json_argument(parser.section("output"), "BatteryDocument")
+    add(
+        "--crate",
+        action="store_true",
+        help="also describe files, inputs, command and versions as an RO-Crate, "
+        "ro-crate-metadata.json",
+    )
     add_figure_arguments(parser, OF_ALL)
     add_worker_arguments(parser)
     add_checkpoint_argument(parser)

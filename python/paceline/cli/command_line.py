@@ -66,6 +66,7 @@ examples:
   paceline energy md.edr --terms potential temperature -o energy.csv --plot energy.png
   paceline plot wild.csv mutant.csv -o both.pdf
   paceline surface results/rmsd.csv results/gyration.csv --plot surface.png
+  paceline replay results
   paceline convert md.trr md.xtc
   paceline frames results/rmsd.csv --where "rmsd < 2 and time > 10ns" -o near.xtc
   paceline repack md.h5md --for atoms
@@ -101,6 +102,7 @@ def _groups() -> list[tuple[str, str, list[str]]]:
         ("", "energy_commands", ["energy"]),
         ("", "table_commands", ["plot", "surface"]),
         ("", "convergence_commands", ["convergence"]),
+        ("", "replay_commands", ["replay"]),
         ("Files", "file_commands", ["convert"]),
         ("", "frame_commands", ["frames"]),
         ("", "file_commands", ["repack", "split", "join", "validate", "index"]),
@@ -119,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ:  # a shell requests completions
         import argcomplete
 
-        argcomplete.autocomplete(_parser())
+        argcomplete.autocomplete(parser_of())
     argv = sys.argv[1:] if argv is None else list(argv)
     with _anonymously() if "--anonymous" in argv else contextlib.nullcontext():
         return _launch(argv)
@@ -201,7 +203,7 @@ def _run(args: argparse.Namespace) -> "tuple[int, ErrorFacts | None]":
 
     try:
         _check_backend(args)
-        _resolve_addresses(args)
+        resolve_addresses(args)
         resolve_files(args)
         if isinstance(output := vars(args).get("output"), Path):
             check_local(output)
@@ -218,7 +220,7 @@ def _run(args: argparse.Namespace) -> "tuple[int, ErrorFacts | None]":
         _flush_or_discard_output()
         if isinstance(error, ModuleNotFoundError) and error.name == "MDAnalysis":
             error = needs_mdanalysis("this command")
-        message = _one_line(error, args.option_names)
+        message = one_line(error, args.option_names)
         notes = [in_options(note, args.option_names) for note in vars(error).get("__notes__", ())]
         if args.debug:
             import traceback
@@ -246,7 +248,7 @@ def _check_backend(args: argparse.Namespace) -> None:
         )
 
 
-def _resolve_addresses(args: argparse.Namespace) -> None:
+def resolve_addresses(args: argparse.Namespace) -> None:
     """Replace addresses of local files by paths; raise an error for URLs that are not allowed.
 
     Only arguments that are trajectories or topologies may be addresses of objects.
@@ -283,11 +285,12 @@ def _flush_or_discard_output() -> None:
 def _parser_for(argv: Sequence[str]) -> CommandParser:
     """Make the parser of the called command only, or of all commands if no command is called."""
     if argv[:1] == ["--version"]:
-        return _parser(())
-    return _parser(argv[:1] if argv and argv[0] in modules() else modules())
+        return parser_of(())
+    return parser_of(argv[:1] if argv and argv[0] in modules() else modules())
 
 
-def _parser(names: Iterable[str] | None = None) -> CommandParser:
+def parser_of(names: Iterable[str] | None = None) -> CommandParser:
+    """Make the parser of some commands, by default of all."""
     parser = CommandParser(
         prog="paceline",
         description="Analyse molecular dynamics trajectories on every core.",
@@ -331,7 +334,8 @@ def _status(error: Exception) -> int:
     return BAD_ARGUMENTS if isinstance(error, ValueError | TypeError | IndexError) else FAILED
 
 
-def _one_line(error: Exception, options: Mapping[str, str]) -> str:
+def one_line(error: Exception, options: Mapping[str, str]) -> str:
+    """Return the message of an error in one line, with options instead of arguments."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     message = " ".join(without_script_advice(error).split())

@@ -106,9 +106,9 @@ def _words(name: str, value: object) -> list[str]:
 
 def command_parsers() -> dict[str, CommandParser]:
     """Return the parsers of all commands by name."""
-    from paceline.cli.command_line import _parser
+    from paceline.cli.command_line import parser_of
 
-    return _commands_of(_parser())
+    return _commands_of(parser_of())
 
 
 def _commands_of(parser: CommandParser) -> dict[str, CommandParser]:

@@ -364,6 +364,34 @@ class ConvergenceDocument(Document):
     answer: Annotated[str, "verdict on the system, in words"]
 
 
+class ReplayDifference(TypedDict):
+    """Value of a result that differs from the computed one."""
+
+    place: Annotated[str, "row and column, index of an array, or name of a fact"]
+    file: Annotated[str, "value in the file"]
+    computed: Annotated[str, "value that was computed again"]
+
+
+class ReplayedResult(TypedDict):
+    """Outcome of checking a result."""
+
+    name: FileName
+    verdict: Literal["equal", "equal within tolerance", "differs", "not checked"]
+    compared: Annotated[str, "size of the result, in words"]
+    reasons: Annotated[list[str], "why numbers differ, or where files were found"]
+    differences: Annotated[list[ReplayDifference], "the first ten differences"]
+    n_differences: Annotated[int, "number of all differences"]
+
+
+class ReplayDocument(Document):
+    """Document of `paceline replay`."""
+
+    results: list[ReplayedResult]
+    equal: Annotated[int, "number of results that are equal"]
+    different: Annotated[int, "number of results that differ"]
+    not_checked: Annotated[int, "number of results that could not be checked"]
+
+
 class PlotDocument(Document):
     """Document of `paceline plot`."""
 

@@ -60,7 +60,12 @@ def add_energy(commands: Commands) -> CommandParser:
 def run_energy(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.energies import read_energies
-    from paceline.cli.analysis_steps import check_outputs, save_figure, save_results
+    from paceline.cli.analysis_steps import (
+        check_outputs,
+        note_command,
+        save_figure,
+        save_results,
+    )
     from paceline.cli.answer import files_of, json_of_results, say, say_results
     from paceline.trajectory.open import files_named
 
@@ -72,7 +77,7 @@ def run_energy(args: argparse.Namespace) -> None:
     if args.terms is not None:
         energies = energies.select(*args.terms)
     results = energies.results
-    results.provenance["command"] = args.command_line
+    note_command(args, results)
     if args.output is None and args.terms is None and not args.json:
         if args.plot is not None:
             save_figure(args, results)

@@ -135,6 +135,8 @@ class CommandParser(argparse.ArgumentParser):
             further=(),
             form=None,
             json=False,
+            only_tables=False,
+            folder=None,
             analysis_names=(),
         )
         self._sections = {title: self.add_argument_group(title) for title in SECTIONS}
@@ -144,6 +146,13 @@ class CommandParser(argparse.ArgumentParser):
     def section(self, title: str) -> argparse._ArgumentGroup:
         """Return the section of options with this title."""
         return self._sections[title]
+
+    def of_command(self, name: str) -> "CommandParser":
+        """Return the parser of a command."""
+        assert self._subparsers is not None
+        [action] = self._subparsers._group_actions
+        found: CommandParser = dict(action.choices or {})[name]
+        return found
 
     def set_form(self, form: "FileForm") -> None:
         """Set files of another form than `add_file_arguments` added."""

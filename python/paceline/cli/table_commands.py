@@ -129,7 +129,7 @@ def add_surface(commands: Commands) -> CommandParser:
 def run_surface(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.free_energy import free_energy_surface, series_of_tables
-    from paceline.cli.analysis_steps import check_outputs, save_results
+    from paceline.cli.analysis_steps import check_outputs, note_command, save_results
     from paceline.cli.answer import files_of, json_of_results, say_results
 
     if len(args.tables) > 2 or len(args.bins) > 2:
@@ -148,7 +148,7 @@ def run_surface(args: argparse.Namespace) -> None:
         labels=(x_label, y_label),
         errors=args.errors,
     )
-    results.provenance["command"] = args.command_line
+    note_command(args, results)
     results.provenance["tables"] = ", ".join(map(str, args.tables))
     with saved_together():
         left_out = save_results(args, results)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, overload
 
 import numpy as np
 
-from paceline.contract.atoms import Atoms
+from paceline.contract.atoms import Atoms, frames_shown
 from paceline.contract.kinds import Receiver
 from paceline.contract.run_info import NO_RUN, RunContext, RunInfo
 
@@ -53,6 +53,14 @@ class Analysis:
     #: Options and facts of the current run, or of the last run.
     _run_context: RunContext = RunContext()
     _run_info: RunInfo = NO_RUN
+    #: Arguments of the constructor, and the frame of each system at that time, by the system's id.
+    _made_with: tuple[tuple[object, ...], dict[str, object], dict[int, int]]
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        """Keep the arguments, with which results record how they were computed."""
+        made = super().__new__(cls)
+        made._made_with = args, kwargs, frames_shown([*args, *kwargs.values()])
+        return made
 
     @property
     def name(self) -> str:
@@ -78,6 +86,9 @@ class Analysis:
     def outputs(self) -> Sequence[str]:
         """Files that the analysis writes during a run."""
         return ()
+
+    def record_call(self) -> None:
+        """Record with the results the call that computed them."""
 
     def parameters(self) -> dict[str, object]:
         """Return the parameters for the record that is saved with the results."""
@@ -139,6 +150,7 @@ def conclude(analysis: Analysis, context: RunContext, info: RunInfo, value: obje
     """Set the results of an analysis, then the options and facts of its run."""
     with facts_shown([analysis], context, info):
         analysis.finish(value)
+        analysis.record_call()
         kept = analysis._run_context, analysis._run_info
     analysis._run_context, analysis._run_info = kept
 

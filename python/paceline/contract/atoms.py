@@ -309,6 +309,19 @@ def attribute_of(atoms: object, name: str) -> Any:
     return getattr(atoms, name, None)
 
 
+def frames_shown(values: Sequence[object]) -> dict[int, int]:
+    """Return the current frame of each system among values and in lists of them, by its id."""
+    found: dict[int, int] = {}
+    for value in values:
+        several = isinstance(value, list | tuple)
+        for one in value if several else (value,):  # type: ignore[attr-defined]
+            universe = attribute_of(one, "universe")
+            frame = attribute_of(attribute_of(universe, "trajectory"), "frame")
+            if frame is not None:
+                found[id(universe)] = int(frame)
+    return found
+
+
 def are_several(groups: object) -> bool:
     """True for a sequence of groups of atoms; False for a single group."""
     return isinstance(groups, Sequence) and attribute_of(groups, "atoms") is None

@@ -1,5 +1,6 @@
 """Options of a run over one trajectory, and facts about its frames."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -52,6 +53,8 @@ RUN_ATTRIBUTES = tuple(one.name for one in fields(RunInfo))
 def describe_atoms(atomgroup: Atoms) -> str:
     """Describe atoms in one line: their number, and their indices as ranges.
 
+    If there are many ranges, the first ones are followed by a digest of all indices.
+
     Examples
     --------
     >>> from types import SimpleNamespace
@@ -63,7 +66,13 @@ def describe_atoms(atomgroup: Atoms) -> str:
         return "0 atoms"
     runs = np.split(indices, np.flatnonzero(np.diff(indices) != 1)[:20] + 1)
     text = " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs[:20])
-    return f"{len(indices)} atoms, indices {text}{' …' if len(runs) > 20 else ''}"
+    more = f" …, digest {_digest_of(indices)}" if len(runs) > 20 else ""
+    return f"{len(indices)} atoms, indices {text}{more}"
+
+
+def _digest_of(numbers: np.ndarray) -> str:
+    """Digest of whole numbers in their order, 16 hex digits."""
+    return hashlib.sha256(np.asarray(numbers, "<i8").tobytes()).hexdigest()[:16]
 
 
 def describe_frames(frames: np.ndarray, times: np.ndarray | None = None) -> str:
@@ -86,6 +95,18 @@ def describe_frames(frames: np.ndarray, times: np.ndarray | None = None) -> str:
         return f"{len(frames)} frames {ends}{at}"
     each = "" if steps[0] == 1 else f" {_ordinal(steps[0])}"
     return f"{len(frames)} frames{at}, every{each} frame {ends}"
+
+
+def describe_exactly(frames: np.ndarray, times: np.ndarray | None = None) -> str:
+    """Describe frames as `describe_frames`, with a digest if their steps are not equal.
+
+    Examples
+    --------
+    >>> describe_exactly(np.array([7, 3, 4]))
+    '3 frames from 7 to 4, digest 7fd2fa4bbc6b1e5b'
+    """
+    text = describe_frames(frames, times)
+    return text if ", every" in text or len(frames) == 1 else f"{text}, digest {_digest_of(frames)}"
 
 
 def describe_times(times: np.ndarray) -> str:

@@ -26,6 +26,7 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import AtomGroup, UpdatingAtomGroup
 
 from paceline._util.arguments import function_name
+from paceline._util.digest import file_digest
 from paceline.block import FrameBuffer, cell_of, field_bits, fields_in
 from paceline.contract.atoms import Timestep, attribute_of, fields_of, values_of
 from paceline.contract.cache import Cache
@@ -47,7 +48,7 @@ from paceline.errors import (
     UnsupportedError,
     warn,
 )
-from paceline.mdanalysis.reader import Reader
+from paceline.mdanalysis.reader import Reader, is_name
 from paceline.trajectory.arrays import UNNAMED, ArrayChain, ArrayFile, check_positions
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
@@ -130,10 +131,15 @@ class MDAnalysisTrajectory(Trajectory):
 
     def provenance(self) -> dict[str, object]:
         """Return versions and files, for the provenance of results."""
+        name = attribute_of(self._universe.trajectory, "filename")
+        names = attribute_of(self._universe.trajectory, "filenames")
+        files = [name] if names is None else names
+        found = [file_digest(one) for one in files if is_name(one)]
         return {
             **_origin_of(self._universe),
-            "trajectory": attribute_of(self._universe.trajectory, "filename"),
+            "trajectory": name,
             "fingerprint": "none: read by MDAnalysis",
+            **({"trajectory sha256": ", ".join(found)} if found and all(found) else {}),
         }
 
 
@@ -432,7 +438,14 @@ def _set_cell(trajectory: ProtoReader) -> np.ndarray | None:
 
 def _origin_of(universe: MDAnalysis.Universe) -> dict[str, object]:
     """Describe MDAnalysis and the topology, for the provenance of results."""
-    return {"MDAnalysis": MDAnalysis.__version__, "topology": universe.filename}
+    name = universe.filename
+    found = {"MDAnalysis": MDAnalysis.__version__, "topology": name}
+    # A file that is also the trajectory may be large, and has a fingerprint.
+    trajectory = attribute_of(universe.trajectory, "filename")
+    copied = attribute_of(universe, "_topology_file") or name
+    if is_name(copied) and name != trajectory and (content := file_digest(copied)):
+        found["topology sha256"] = content
+    return found
 
 
 def _chain_behind(trajectory: ProtoReader) -> tuple[Chain, TimeAxis] | None:

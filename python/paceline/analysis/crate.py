@@ -1,0 +1,202 @@
+"""Describe a folder of results as an RO-Crate, which repositories and other programs read.
+
+The file `ro-crate-metadata.json` follows the profile Process Run Crate 0.5
+(https://w3id.org/ro/wfrun/process/0.5), and RO-Crate 1.1, on which this profile is based: the
+command is an action of paceline on input files, with the files of the folder as results. All facts
+are those that the result files themselves contain. There is no date of the run. RO-Crate requires a
+date of publication; it is that of the latest change of an input file.
+"""
+
+import json
+import mimetypes
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from paceline._util.digest import file_digest
+from paceline._util.files import is_address, new_file
+from paceline._util.json_object import JsonObject
+from paceline.analysis.replay import ENDINGS, ResultFile
+from paceline.analysis.saved_tables import COMMAND, FOLDER, INPUT, METADATA
+from paceline.errors import UnsupportedError
+from paceline.performance.number_format import many
+
+CRATE = "https://w3id.org/ro/crate/1.1"
+PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
+#: Page of each program, by the name of the fact with its version.
+PROGRAMS = {
+    "paceline": ("paceline", "https://pypi.org/project/paceline/"),
+    "MDAnalysis": ("MDAnalysis", "https://www.mdanalysis.org/"),
+    "numpy": ("NumPy", "https://numpy.org/"),
+    "python": ("Python", "https://www.python.org/"),
+}
+#: Facts with names of files, and the facts with their digests: SHA-256 or a fingerprint.
+_INPUTS = {
+    "topology": "topology sha256",
+    "trajectory": "fingerprint",
+    "files": "files sha256",
+}
+#: Media types that Python does not know.
+_TYPES = {".npz": "application/zip", ".toml": "application/toml", ".xvg": "text/plain"}
+#: Number of hex digits of a SHA-256.
+_SHA256_DIGITS = 64
+
+
+def write_crate(folder: str | os.PathLike, files: Iterable[Path], *, overwrite: bool) -> None:
+    """Write `ro-crate-metadata.json` into a folder of results.
+
+    `files` are the results in the folder, of which those that exist are described. Raises
+    `FileExistsError` if the file exists and may not be replaced, and `UnsupportedError` if no
+    result names a command.
+    """
+    folder = Path(folder)
+    existing = sorted({path for path in files if path.is_file()})
+    facts = [ResultFile.read(path).facts for path in existing if path.suffix.lower() in ENDINGS]
+    facts = [one for one in facts if COMMAND in one]
+    if not facts:
+        raise UnsupportedError(f"{folder}: no result names the command that computed it")
+    described = _graph(folder, existing, facts)
+    with new_file(folder / METADATA, overwrite=overwrite) as file:
+        file.write(json.dumps(described, indent=1, ensure_ascii=False) + "\n")
+
+
+def _graph(folder: Path, files: Sequence[Path], facts: Sequence[Mapping[str, str]]) -> JsonObject:
+    """Describe files, inputs, programs and the action."""
+    results = [_result(folder, path) for path in files]
+    inputs = _inputs(facts)
+    programs: list[JsonObject] = [
+        {
+            "@id": f"{page}#{facts[0][key]}",
+            "@type": "SoftwareApplication",
+            "name": name,
+            "softwareVersion": facts[0][key],
+            "url": page,
+        }
+        for key, (name, page) in PROGRAMS.items()
+        if key in facts[0]
+    ]
+    programs[0]["softwareRequirements"] = [_id(one) for one in programs[1:]]
+    programs[0]["identifier"] = f"build {facts[0].get('build', 'unknown')}"
+    command = facts[0][COMMAND]
+    action = {
+        "@id": "#run",
+        "@type": "CreateAction",
+        "name": " ".join(command.split()[:2]),
+        "description": command,
+        "instrument": _id(programs[0]),
+        "object": [_id(one) for one in inputs],
+        "result": [_id(one) for one in results],
+        "actionStatus": "http://schema.org/CompletedActionStatus",
+    }
+    root = {
+        "@id": "./",
+        "@type": "Dataset",
+        "name": f"Results of {command.split()[1]} by paceline",
+        "description": f"{many(len(results), 'file')}, computed by: {command}. The date is that of "
+        "the latest change of an input file.",
+        "datePublished": _latest_change(inputs, files),
+        "license": {"@id": "#license"},
+        "conformsTo": {"@id": PROFILE},
+        "hasPart": [_id(one) for one in (*results, *inputs)],
+        "mentions": {"@id": "#run"},
+    }
+    licence = {
+        "@id": "#license",
+        "@type": "CreativeWork",
+        "name": "not stated",
+        "description": "Whoever publishes these results sets the license.",
+    }
+    profile = {
+        "@id": PROFILE,
+        "@type": "CreativeWork",
+        "name": "Process Run Crate",
+        "version": PROFILE.rpartition("/")[2],
+    }
+    head = {
+        "@id": METADATA,
+        "@type": "CreativeWork",
+        "about": {"@id": "./"},
+        "conformsTo": {"@id": CRATE},
+    }
+    sha256 = {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"}
+    return {
+        "@context": [f"{CRATE}/context", sha256],
+        "@graph": [head, root, profile, licence, action, *programs, *inputs, *results],
+    }
+
+
+def _id(entity: Mapping[str, object]) -> dict[str, object]:
+    """Refer to an entity."""
+    return {"@id": entity["@id"]}
+
+
+def _result(folder: Path, path: Path) -> JsonObject:
+    """Describe a file of the folder."""
+    return {
+        "@id": _uri_path(path.relative_to(folder).parts),
+        "@type": "File",
+        "name": path.name,
+        "encodingFormat": _media_type(path),
+        "contentSize": f"{path.stat().st_size}",
+        "sha256": file_digest(path),
+    }
+
+
+def _media_type(path: Path) -> str:
+    """Return the media type of a file, by its name."""
+    known = _TYPES.get(path.suffix.lower()) or mimetypes.guess_type(path.name)[0]
+    return known or "application/octet-stream"
+
+
+def _uri_path(parts: Sequence[str]) -> str:
+    """Join the parts of a path, with escaped characters."""
+    from urllib.parse import quote
+
+    return "/".join(quote(part) for part in parts)
+
+
+def _inputs(facts: Sequence[Mapping[str, str]]) -> list[JsonObject]:
+    """Describe the files that were read, with SHA-256 or fingerprint, once each."""
+    found: dict[str, JsonObject] = {}
+    for one in facts:
+        pairs = [
+            pair
+            for key, of_content in _INPUTS.items()
+            if key in one
+            for pair in zip(one[key].split(", "), _several(one.get(of_content, "")), strict=False)
+        ]
+        pairs += [(key.removeprefix(INPUT), one[key]) for key in one if key.startswith(INPUT)]
+        for name, content in pairs:
+            path = Path(one.get(FOLDER, ""), name)
+            uri = name if is_address(name) or not path.is_absolute() else path.as_uri()
+            described = {
+                "@id": uri,
+                "@type": "File",
+                "name": path.name,
+                "encodingFormat": _media_type(path),
+            }
+            if len(content) == _SHA256_DIGITS:
+                described["sha256"] = content
+            elif content and not content.startswith("none"):
+                described["identifier"] = f"fingerprint {content}"
+            if uri not in found or len(described) > len(found[uri]):
+                found[uri] = described
+    return [found[uri] for uri in sorted(found)]
+
+
+def _several(text: str) -> list[str]:
+    """Split digests of several files; one empty text if there are none."""
+    return text.split(", ")
+
+
+def _latest_change(inputs: Sequence[JsonObject], files: Sequence[Path]) -> str:
+    """Date and time, UTC, of the latest change of a local input, or else of a result."""
+    from urllib.parse import unquote, urlsplit
+
+    local = [
+        unquote(urlsplit(f"{one['@id']}").path) for one in inputs if "file:" in f"{one['@id']}"
+    ]
+    times = [os.stat(path).st_mtime for path in local if os.path.exists(path)]
+    times = times or [path.stat().st_mtime for path in files]
+    return datetime.fromtimestamp(int(max(times)), UTC).isoformat()

@@ -1,0 +1,492 @@
+"""Compare result files with results that are computed again, number by number.
+
+A result file names what made it, and begins with the SHA-256 of all its other lines. So a
+difference has one of few reasons: a file that was read has changed, another version or build of
+paceline or of its libraries computed again, another kind of processor did, or the file was edited.
+"""
+
+import csv
+import hashlib
+import importlib
+import inspect
+import json
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from paceline._util.files import is_address
+from paceline._util.json_object import JsonObject
+from paceline.analysis.base import AnalysisBase
+from paceline.analysis.recorded_call import PACKAGE, UNKNOWN, unpack
+from paceline.analysis.results import Results, further_results
+from paceline.analysis.saved_tables import (
+    ARRAYS,
+    CALL,
+    DIGESTS,
+    FIGURE,
+    FURTHER,
+    INPUT,
+    LINES,
+    digest_of,
+    is_of_command,
+)
+from paceline.contract.atoms import System, attribute_of
+from paceline.contract.transform_interface import Transform
+from paceline.errors import PacelineError, UnsupportedError
+from paceline.performance.number_format import many
+from paceline.transform import molecules, periodic, superpose
+
+#: Classes of transformations by name.
+STEPS = {
+    name: one
+    for module in (molecules, periodic, superpose)
+    for name, one in vars(module).items()
+    if isinstance(one, type) and is_dataclass(one) and issubclass(one, Transform)
+}
+#: Filename extensions of the results that can be checked.
+ENDINGS = (".csv", ".tsv", ".xvg", ".npz")
+#: Largest relative difference, of a number or of the largest one of its column, that another kind
+#: of processor may cause: its libraries may add numbers in another order.
+TOLERANCE = 1e-6
+#: Maximum number of differences of a file that are listed; all are counted.
+MOST_LISTED = 10
+#: Maximum number of characters of a value in a message.
+MOST_SHOWN = 60
+#: Facts about the software, besides the processor.
+_SOFTWARE = ("paceline", "build", "python", "numpy", "MDAnalysis")
+_PROCESSOR = "processor"
+#: Facts with names of files, whose content has a digest of its own.
+_NAMES = ("topology", "trajectory", "files")
+#: Facts with digests of the files that were read, or beginnings of their keys.
+_CONTENTS = ("fingerprint", "topology sha256", "trajectory sha256", "files sha256", INPUT)
+#: Folders in a path.
+_FOLDERS = re.compile(r"[^\s,;'\"=()\[\]]*/")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Value of a file that differs from the computed one, and where it is."""
+
+    place: str
+    saved: str
+    computed: str
+    #: True if both are numbers that differ by at most `TOLERANCE`.
+    is_small: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.place}: the file has {_shown(self.saved)}, computed {_shown(self.computed)}"
+
+
+@dataclass
+class Check:
+    """Outcome of checking one result."""
+
+    name: str
+    #: "equal", "equal within tolerance", "differs" or "not checked".
+    verdict: str
+    #: What was compared, such as "98 rows of 3 columns".
+    compared: str = ""
+    reasons: list[str] = field(default_factory=list)
+    #: The first differences, and the number of all.
+    differences: list[Difference] = field(default_factory=list)
+    n_differences: int = 0
+
+    @property
+    def is_equal(self) -> bool:
+        """True if every number is equal, or equal within the tolerance of another processor."""
+        return self.verdict.startswith("equal")
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """Content of a result file: its facts, and lines of cells or arrays."""
+
+    path: Path
+    facts: Mapping[str, str]
+    #: True if the file contains its own digest, and this fits.
+    is_intact: bool
+    #: Lines of a table without those of facts, or None.
+    lines: Sequence[str] | None = None
+    #: Arrays of an .npz file.
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> "ResultFile":
+        """Read a result file; raise `UnsupportedError` for any other file."""
+        ending = path.suffix.lower()
+        if ending == ".npz":
+            return cls._read_arrays(path)
+        if ending not in ENDINGS:
+            raise UnsupportedError(
+                f"{path}: expected a result as {', '.join(ENDINGS)}, or the folder of a battery"
+            )
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
+        lines = text.splitlines(keepends=True)
+        of_facts = [line[2:].rstrip("\r\n") for line in lines if line.startswith("# ")]
+        facts = _facts(of_facts)
+        others = "".join(line for line in lines if not line.startswith(f"# {LINES}: "))
+        sha = hashlib.sha256(others.encode("utf-8", "surrogateescape")).hexdigest()
+        own = [line for line in of_facts if line.startswith(f"{LINES}: ")]
+        cells = [line.rstrip("\r\n") for line in lines if not line.startswith("#")]
+        return cls(path, facts, own == [f"{LINES}: {sha}"], cells)
+
+    @classmethod
+    def _read_arrays(cls, path: Path) -> "ResultFile":
+        try:
+            with np.load(path) as saved:
+                arrays = {name: saved[name] for name in saved.files}
+        except (ValueError, zipfile.BadZipFile, zlib.error, EOFError, AttributeError) as error:
+            raise UnsupportedError(
+                f"{path}: expected arrays as .npz, found a damaged or other file ({error})"
+            ) from error
+        lines = [f"{line}" for line in arrays.pop("provenance", np.empty(0, dtype=str)).ravel()]
+        others = [line for line in lines if not line.startswith(f"{ARRAYS}: ")]
+        is_intact = lines[:1] == [f"{ARRAYS}: {digest_of(others, arrays)}"]
+        return cls(path, _facts(lines), is_intact, arrays=arrays)
+
+    @property
+    def description(self) -> str:
+        """Describe the size of the content."""
+        if self.lines is None:
+            n = sum(one.size for one in self.arrays.values())
+            return f"{many(n, 'number')} in {many(len(self.arrays), 'array')}"
+        rows = [line for line in self.lines if not line.startswith("@")]
+        cells = next(_cells(rows[-1:], self.path), [])
+        n_rows = len(rows) - (self.path.suffix.lower() != ".xvg")
+        return f"{many(n_rows, 'row')} of {many(len(cells), 'column')}"
+
+
+def _facts(lines: Sequence[str]) -> dict[str, str]:
+    """Split lines of facts at their first colon; a key that is repeated gets a number."""
+    found: dict[str, str] = {}
+    for line in lines:
+        key, _, value = line.partition(": ")
+        name, k = key, 1
+        while name in found:
+            k += 1
+            name = f"{key} ({k})"
+        found[name] = value
+    return found
+
+
+def _cells(lines: Sequence[str], path: Path) -> Iterator[list[str]]:
+    """Split lines of a table into cells."""
+    ending = path.suffix.lower()
+    if ending == ".xvg":
+        return (line.split() for line in lines)
+    return csv.reader(lines, delimiter="," if ending == ".csv" else "\t")
+
+
+def compare(saved: ResultFile, computed: ResultFile, *, moved: bool = False) -> Check:
+    """Compare a result file with one that was computed again.
+
+    With `moved`, folders of files that were read may differ.
+    """
+    name = os.fspath(saved.path)
+    found = [
+        *_differing_facts(saved, computed, moved=moved),
+        *(
+            _differing_arrays(saved.arrays, computed.arrays)
+            if saved.lines is None or computed.lines is None
+            else _differing_lines(saved, saved.lines, computed.lines)
+        ),
+    ]
+    changed, other_software, other_processor = _changes(saved.facts, computed.facts)
+    reasons = [*changed, *other_software, *other_processor]
+    of_numbers = [one for one in found if not one.place.startswith("line ")]
+    verdict = "differs" if found or not saved.is_intact else "equal"
+    may_be_small = saved.is_intact and other_processor and not (changed or other_software)
+    if may_be_small and of_numbers and all(one.is_small for one in of_numbers):
+        verdict = "equal within tolerance"
+        reasons.append(f"all numbers agree to {TOLERANCE:g} of the largest of their column")
+    if not saved.is_intact:
+        known = DIGESTS[saved.lines is None] in saved.facts
+        why = "its own SHA-256 does not fit" if known else "it lacks its own SHA-256"
+        nothing = "" if reasons else ": nothing that made it has changed"
+        reasons.insert(0, f"the file was edited after it was written ({why}){nothing}")
+    elif verdict == "differs" and not reasons:
+        reasons.append(
+            "nothing that is recorded has changed: the script changed the system in another way, "
+            "such as its masses, or the file was edited together with its SHA-256"
+            if CALL in saved.facts
+            else "nothing that is recorded has changed: the file was edited together with its "
+            "SHA-256, or bytes of a trajectory between the samples of its fingerprint have changed"
+        )
+    compared = f"{saved.description}, {many(len(saved.facts), 'fact')}"
+    return Check(name, verdict, compared, reasons, found[:MOST_LISTED], len(found))
+
+
+def _kind(key: str) -> str:
+    """Classify a fact: about the software, the files, the command, or a result."""
+    if key in _SOFTWARE or key == _PROCESSOR:
+        return "software"
+    if key in DIGESTS or key == CALL or is_of_command(key):
+        return "contents" if key.startswith(INPUT) else "command"
+    if key in _NAMES:
+        return "names"
+    return "contents" if key.startswith(_CONTENTS) else "result"
+
+
+def _changes(
+    saved: Mapping[str, str], computed: Mapping[str, str]
+) -> tuple[list[str], list[str], list[str]]:
+    """Describe changes of files, of software and of the processor since a file was written."""
+    changed, software_now = [], []
+    for key, value in saved.items():
+        now = computed.get(key, "")
+        if value == now or (_kind(key) == "contents" and not now):
+            continue
+        if _kind(key) == "contents":
+            changed.append(f"{_file_of(key, saved)} has changed since ({key.partition(' of ')[0]})")
+        elif key in _SOFTWARE:
+            software_now.append(f"{key} {value} computed the file, and {key} {now} again")
+    before, now = saved.get(_PROCESSOR, ""), computed.get(_PROCESSOR, "")
+    processor = [f"another processor computed the file ({before}; now {now})"]
+    return changed, software_now, processor if before != now else []
+
+
+def _file_of(key: str, facts: Mapping[str, str]) -> str:
+    """Name the file that a fact with a digest is about."""
+    if key.startswith(INPUT):
+        return key.removeprefix(INPUT)
+    begin, of, replica = key.partition(" of ")
+    if of:
+        is_topology = begin.startswith("topology")
+        return f"the topology of {replica}" if is_topology else facts.get(replica, replica)
+    names = {"fingerprint": "trajectory", "trajectory sha256": "trajectory"}
+    return facts.get(names.get(key, key.removesuffix(" sha256")), key)
+
+
+def _differing_facts(
+    saved: ResultFile, computed: ResultFile, *, moved: bool
+) -> Iterator[Difference]:
+    """Compare the facts about parameters and results."""
+    for key in dict.fromkeys([*saved.facts, *computed.facts]):
+        if _kind(key) != "result":
+            continue
+        first, second = saved.facts.get(key, "no line"), computed.facts.get(key, "no line")
+        if first == second or (moved and _FOLDERS.sub("", first) == _FOLDERS.sub("", second)):
+            continue
+        if key == FIGURE:
+            first, second = _where_they_differ(first, second)
+        yield Difference(f"line {key!r}", first, second)
+
+
+def _where_they_differ(first: str, second: str) -> tuple[str, str]:
+    """Return the parts of two long texts around their first difference."""
+    pairs = enumerate(zip_longest(first, second))
+    at = next((k for k, (one, other) in pairs if one != other), 0)
+    part = slice(max(0, at - MOST_SHOWN // 3), at + MOST_SHOWN // 2)
+    return f"…{first[part]}…", f"…{second[part]}…"
+
+
+def _differing_lines(
+    saved: ResultFile, first: Sequence[str], second: Sequence[str]
+) -> Iterator[Difference]:
+    """Compare the rows of two tables."""
+    if first == second:
+        return
+    is_xvg = saved.path.suffix.lower() == ".xvg"
+    rows = [line for line in second if not line.startswith("@")]
+    table = [*_cells(rows, saved.path)]
+    titles = [] if is_xvg or not table else table.pop(0)
+    largest = [_largest(column) for column in zip_longest(*table, fillvalue="")]
+    number = 0 if is_xvg else -1  # the row of titles
+    for one, other in zip_longest(first, second):
+        is_row = not (one or other or "").startswith("@")
+        number += is_row
+        if one == other:
+            continue
+        if one is None or other is None or not is_row:
+            place = f"row {number}" if is_row else "a line for Grace"
+            yield Difference(place, one or "no such row", other or "no such row")
+            continue
+        [of_one], [of_other] = _cells([one], saved.path), _cells([other], saved.path)
+        for k, (a, b) in enumerate(zip_longest(of_one, of_other, fillvalue="nothing")):
+            if a != b:
+                title = titles[k] if k < len(titles) else f"column {k + 1}"
+                place = f"row {number}, {title}" if number else f"title of column {k + 1}"
+                size = largest[k] if k < len(largest) else 0.0
+                yield Difference(place, a, b, _is_small(_number(a), _number(b), size))
+        if of_one == of_other:
+            yield Difference(f"row {number}, spelling", one, other)
+
+
+def _number(text: str) -> float:
+    """Convert a cell to a number; NaN for a text."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _largest(column: Sequence[str]) -> float:
+    """Largest magnitude of the finite numbers in a column."""
+    numbers = (abs(_number(cell)) for cell in column)
+    return max((one for one in numbers if np.isfinite(one)), default=0.0)
+
+
+def _is_small(first: float, second: float, largest: float) -> bool:
+    """True if two numbers differ by at most the tolerance."""
+    return abs(first - second) <= TOLERANCE * max(abs(first), abs(second), largest)
+
+
+def _differing_arrays(
+    saved: Mapping[str, np.ndarray], computed: Mapping[str, np.ndarray]
+) -> Iterator[Difference]:
+    """Compare the bits of arrays by name."""
+    for name in dict.fromkeys([*saved, *computed]):
+        first, second = saved.get(name), computed.get(name)
+        kind, other_kind = _array_kind(first), _array_kind(second)
+        if first is None or second is None or kind != other_kind:
+            yield Difference(f"array {name}", kind, other_kind)
+            continue
+        first, second = np.atleast_1d(first), np.atleast_1d(second)
+        bits, other_bits = (
+            np.ascontiguousarray(one).reshape(-1).view(np.uint8) for one in (first, second)
+        )
+        if not first.size or np.array_equal(bits, other_bits):
+            continue
+        differing = (bits != other_bits).reshape(first.size, -1).any(axis=1)
+        is_number = first.dtype.kind in "fiu"
+        size = _largest([f"{one}" for one in second.ravel()]) if is_number else 0.0
+        for k in np.flatnonzero(differing):
+            index = np.unravel_index(k, first.shape)
+            a, b = first[index], second[index]
+            small = is_number and _is_small(float(a), float(b), size)
+            yield Difference(f"{name}[{', '.join(map(str, index))}]", f"{a}", f"{b}", small)
+
+
+def _array_kind(array: np.ndarray | None) -> str:
+    """Describe an array by type and shape."""
+    return "no such array" if array is None else f"{array.dtype.str} of shape {array.shape}"
+
+
+def _shown(value: str) -> str:
+    """Shorten a value for a message."""
+    return value if len(value) <= MOST_SHOWN else f"{value[:MOST_SHOWN]}…"
+
+
+class RepeatedCall:
+    """Call from the line of a result that a script computed; `locate` finds a file by its name.
+
+    Raises `UnsupportedError` for a line that does not describe a call.
+    """
+
+    def __init__(self, facts: Mapping[str, str], locate: Callable[[str], str]):
+        line = facts.get(CALL, f"{UNKNOWN}the file names neither a command nor a call")
+        if line.startswith(UNKNOWN):
+            raise UnsupportedError(
+                f"the script's call is not recorded, because {line.removeprefix(UNKNOWN)}"
+            )
+        try:
+            self._call = json.loads(line)
+            self._kind = _class_of(f"{self._call['class']}")
+        except UnsupportedError:
+            raise
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise _unreadable(error) from None
+        if facts.get("analysis") != self._kind.__name__:
+            raise UnsupportedError(
+                f"it was computed from the results of {self._kind.__name__}, in a way that is not "
+                "recorded: run the script again"
+            )
+        self._further, self._locate = facts.get(FURTHER), locate
+        self._systems: list[System] = []
+
+    def results(self, n_workers: int | None = None) -> Results:
+        """Open the systems, run the analysis, and return the results that the line describes."""
+        call = self._call
+        try:
+            self._systems = [self._open(one) for one in call["systems"]]
+            args = [self._value(one) for one in call["args"]]
+            kwargs = {key: self._value(one) for key, one in call["options"].items()}
+            frames = unpack(call["frames"])
+            transforms = [self._value(one) for one in call.get("transforms", ())]
+            given = inspect.signature(self._kind).bind_partial(*args, **kwargs).arguments
+            named = given.get("filename"), given.get("path")
+            if named != (None, None) or self._kind.__name__ == "AlignTraj":
+                raise UnsupportedError(
+                    f"{self._kind.__name__} writes another file, too: run the script again"
+                )
+            made: AnalysisBase = self._kind(*args, **kwargs)  # type: ignore[arg-type]
+        except (PacelineError, OSError):
+            raise
+        except (KeyError, TypeError, ValueError, AssertionError, IndexError, zlib.error) as error:
+            raise _unreadable(error) from None
+        made.run(
+            frames=frames,
+            n_workers=n_workers,
+            transforms=transforms,  # type: ignore[arg-type]
+            on_error=call.get("on_error", "raise"),
+            progress=False,
+        )
+        return made.results if self._further is None else further_results(made)[self._further]
+
+    def _open(self, described: JsonObject) -> System:
+        from paceline.universe import Universe  # imports MDAnalysis
+
+        names = [name if is_address(name) else self._locate(name) for name in described["files"]]
+        options = {key: self._value(one) for key, one in described.get("options", {}).items()}
+        opened: System = Universe(*names, **options)
+        _ = opened.trajectory[int(described.get("frame", 0))]
+        return opened
+
+    def _value(self, given: object) -> object:
+        """Return the value that JSON describes."""
+        if isinstance(given, list):
+            return [self._value(one) for one in given]
+        if not isinstance(given, dict):
+            return given
+        if "tuple" in given:
+            return tuple(self._value(one) for one in given["tuple"])
+        if "dict" in given:
+            return {self._value(key): self._value(one) for key, one in given["dict"]}
+        if "number" in given:
+            return float(given["number"])
+        if "array" in given:
+            return np.array(self._value(given["array"]), np.dtype(given["dtype"]))
+        if "step" in given:
+            values = {key: self._value(one) for key, one in given["fields"].items()}
+            return STEPS[given["step"]](**values)
+        if "texts" in given:
+            base = attribute_of(self._value(given["base"]), "select_atoms")
+            group: object = base(*given["texts"], updating=True)
+            return group
+        system = self._systems[given["system"]]
+        if "residues" in given:
+            return system.residues[unpack(given["residues"])]
+        if "atoms" not in given:
+            return system
+        indices = unpack(given["atoms"])
+        # MDAnalysis keeps one group of all atoms, which some analyses recognise.
+        is_all = np.array_equal(indices, np.arange(len(system.atoms)))
+        return system.atoms if is_all else system.atoms[indices]
+
+
+def _class_of(name: str) -> type[AnalysisBase]:
+    """Find a class of paceline's analyses."""
+    module, _, words = name.rpartition(".")
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise ValueError(name)
+    try:
+        found = vars(importlib.import_module(f"{PACKAGE}{module}")).get(words)
+    except ImportError:
+        found = None
+    if not (isinstance(found, type) and issubclass(found, AnalysisBase)):
+        raise UnsupportedError(f"this version of paceline has no class {name}")
+    return found
+
+
+def _unreadable(error: Exception) -> UnsupportedError:
+    """Return the error for a line that does not describe a call of this version."""
+    return UnsupportedError(
+        f"the line {CALL!r} does not describe a call of this version of paceline ({error!r})"
+    )

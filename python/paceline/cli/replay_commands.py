@@ -1,0 +1,520 @@
+"""The command that computes results again and compares them with their files."""
+
+import argparse
+import contextlib
+import functools
+import glob
+import io
+import os
+import random
+import re
+import shlex
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from paceline._util.files import is_address, is_stream
+from paceline._util.launcher import BAD_ARGUMENTS, FAILED
+from paceline.cli.command_line import modules, parser_of, resolve_addresses
+from paceline.cli.options import add_json_argument, add_thread_argument, positive, print_json
+from paceline.cli.parser import CommandParser, Commands, resolve_files
+from paceline.errors import PacelineError, UnsupportedError
+
+if TYPE_CHECKING:
+    from paceline.analysis.replay import Check, ResultFile
+
+EXAMPLES = """\
+examples:
+  paceline replay rmsd.csv rdf.npz
+  paceline replay results                       # all tables of a battery
+  paceline replay deposit/*/results --sample 20
+  paceline replay results --files /archive/run7     # where the trajectories are now
+"""
+
+#: Modules whose commands compute results from trajectories, energies or tables.
+COMPUTING = ("analysis_commands", "battery_commands", "energy_commands", "table_commands")
+#: Commands of these modules that compute no table.
+NOT_COMPUTING = ("analyses", "plot")
+#: Sections whose options do not change results, except the kept options.
+NOT_OF_RESULTS = ("output", "figure", "workers", "while the simulation runs", "other options")
+KEPT = ("on_error", "output_files")
+#: Seed of the sample of results.
+SEED = 1
+
+
+class Options(NamedTuple):
+    """Options of the command that a computation needs."""
+
+    #: Folder with files that are no longer where they were, or None.
+    files: Path | None = None
+    n_workers: int | None = None
+    #: Number of systems of a survey to check, or None for all.
+    sample: int | None = None
+
+
+class Item(NamedTuple):
+    """Result to check: a file, or a part of a larger file."""
+
+    #: Name in the output.
+    name: str
+    path: Path
+    #: Items with equal jobs are computed again together, by `again`.
+    job: tuple[str, ...]
+    again: "Callable[[Sequence[Item], Options], list[Check]]"
+
+
+def add_replay(commands: Commands) -> CommandParser:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "replay",
+        help="compute results again and compare every number",
+        description="Compute results again, from the command or the call in Python that their "
+        "files name, and compare every number, bit by bit. If a number differs, the answer names "
+        "it, and the reason: a file has changed, another version or another processor computed it "
+        "(then numbers may differ by one millionth of the largest number of their column), or the "
+        "result was edited. The exit status is 0 if all is equal, 1 if a number differs, and 2 if "
+        "a result could not be checked.",
+        epilog=EXAMPLES,
+    )
+    parser.usage = "%(prog)s [options] RESULT..."
+    add = parser.section("files").add_argument
+    add(
+        "results",
+        nargs="+",
+        type=Path,
+        metavar="RESULT",
+        help="table (.csv, .tsv, .xvg), arrays (.npz), or folder of a battery or survey",
+    )
+    add(
+        "--files",
+        dest="inputs",
+        type=Path,
+        metavar="FOLDER",
+        help="folder with topologies and trajectories that are no longer where they were, by name",
+    )
+    parser.section("calculation").add_argument(
+        "--sample",
+        type=positive,
+        metavar="N",
+        help="check only N of the results, or N systems of a survey [all]",
+    )
+    add_json_argument(parser.section("output"), "ReplayDocument")
+    meaning = "number of workers [the CPUs this process may use]"
+    add_thread_argument(parser, meaning)
+    parser.set_defaults(run=run_replay)
+    return parser
+
+
+def run_replay(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from paceline.cli.answer import say
+    from paceline.performance.number_format import many
+
+    items = [item for path in args.results for item in KINDS[kind_of(path)](path)]
+    items = [*{(item.path.resolve(), item.name): item for item in items}.values()]
+    if args.sample is not None and args.sample < len(items):
+        chosen = sorted(random.Random(SEED).sample(range(len(items)), args.sample))
+        say(f"checking {args.sample} of {many(len(items), 'result')}, chosen with seed {SEED}")
+        items = [items[k] for k in chosen]
+    jobs: dict[object, list[Item]] = {}
+    for item in items:
+        jobs.setdefault((item.again, item.job), []).append(item)
+    options = Options(args.inputs, args.n_workers, args.sample)
+    checks = [check for some in jobs.values() for check in _checked(some, options)]
+    n_equal = sum(check.is_equal for check in checks)
+    n_different = sum(check.verdict == "differs" for check in checks)
+    unchecked = len(checks) - n_equal - n_different
+    if args.json:
+        counts = {"equal": n_equal, "different": n_different, "not_checked": unchecked}
+        print_json("replay", results=[*map(_as_json, checks)], written=[], **counts)
+    else:
+        _print(checks)
+        parts = [f"{n_equal} equal", f"{n_different} different"]
+        parts += [f"{unchecked} not checked"] if unchecked else []
+        say(f"checked {many(len(checks), 'result')}: {', '.join(parts)}")
+    return FAILED if n_different else BAD_ARGUMENTS if unchecked else 0
+
+
+def _print(checks: "Sequence[Check]") -> None:
+    """Print a line for each result, then the reasons and differences of those that have some."""
+    from paceline.performance.number_format import aligned
+
+    rows = [("result", "verdict", "compared")]
+    rows += [(one.name, one.verdict, one.compared) for one in checks]
+    print(*(line.rstrip() for line in aligned(rows, left=3)), sep="\n")
+    for one in checks:
+        if not (one.reasons or one.differences):
+            continue
+        print(f"\n{one.name}")
+        print(*(f"  {reason}" for reason in one.reasons), sep="\n")
+        if one.differences:
+            print(*(f"  {difference}" for difference in one.differences), sep="\n")
+        more = one.n_differences - len(one.differences)
+        if one.differences and more > 0:
+            print(f"  and {more} further differences")
+
+
+def _as_json(check: "Check") -> dict[str, object]:
+    """Convert the outcome of a check for JSON."""
+    differences = [
+        {"place": one.place, "file": one.saved, "computed": one.computed}
+        for one in check.differences
+    ]
+    return {**vars(check), "differences": differences}
+
+
+def kind_of(path: Path) -> str:
+    """Find the kind of a result; raise `FileNotFoundError` or `UnsupportedError` without one."""
+    if path.is_dir():
+        return "survey" if (path / "survey.json").exists() else "folder"
+    if not path.exists():
+        raise FileNotFoundError(2, os.strerror(2), os.fspath(path))
+    return "file"
+
+
+def _file(path: Path) -> list[Item]:
+    """Return a table or an .npz file as one item."""
+    from paceline.analysis.replay import ENDINGS
+
+    if path.suffix.lower() not in ENDINGS:
+        raise UnsupportedError(
+            f"{path}: expected a result as {', '.join(ENDINGS)}, or the folder of a battery"
+        )
+    return [_item(path)]
+
+
+def _item(path: Path) -> Item:
+    """Return the item of a file. Files of one command in one folder are computed together."""
+    from paceline.analysis.replay import ResultFile
+    from paceline.analysis.saved_tables import COMMAND, FOLDER, IN_PYTHON
+
+    try:
+        facts = ResultFile.read(path).facts
+    except (PacelineError, OSError):
+        facts = {}  # the check reports the error
+    command = facts.get(COMMAND)
+    if command in (None, IN_PYTHON):
+        return Item(os.fspath(path), path, (os.fspath(path),), _check_call)
+    return Item(os.fspath(path), path, (f"{command}", facts.get(FOLDER, "")), _check_command)
+
+
+def _folder(path: Path) -> list[Item]:
+    """Return the tables and arrays in a folder and its subfolders."""
+    from paceline.analysis.replay import ENDINGS
+
+    found = sorted(one for one in path.rglob("*") if one.suffix.lower() in ENDINGS)
+    if not found:
+        raise UnsupportedError(f"{path}: expected results of paceline, found none in this folder")
+    return [_item(one) for one in found if one.is_file()]
+
+
+def _survey(path: Path) -> list[Item]:
+    """Return the folder of a survey as one item."""
+    return [Item(os.fspath(path), path, (os.fspath(path),), _check_survey)]
+
+
+def _check_survey(items: Sequence[Item], options: Options) -> "list[Check]":
+    """Check surveys, of each some systems if a sample was asked for."""
+    from paceline.analysis.replay import MOST_LISTED, Check
+    from paceline.analysis.survey_replay import replay_survey
+    from paceline.performance.number_format import many
+
+    checks = []
+    for item in items:
+        with _quiet():
+            found, n_systems = replay_survey(item.path, sample=options.sample)
+        verdict = "differs" if found else "equal"
+        compared = f"{many(n_systems, 'system')} of a survey"
+        reasons = found[:MOST_LISTED]
+        more = len(found) - len(reasons)
+        reasons += [f"and {many(more, 'further difference')}"] if more else []
+        checks.append(Check(item.name, verdict, compared, reasons, n_differences=len(found)))
+    return checks
+
+
+#: Function that lists the results at a path, by the kind of the path.
+KINDS: dict[str, Callable[[Path], list[Item]]] = {
+    "file": _file,
+    "folder": _folder,
+    "survey": _survey,
+}
+
+
+def _checked(items: Sequence[Item], options: Options) -> "list[Check]":
+    """Check items of one job; an error concerns all of them."""
+    from paceline.analysis.replay import Check
+    from paceline.cli.command_line import one_line
+
+    try:
+        return items[0].again(items, options)
+    except (PacelineError, OSError, ValueError, IndexError, ImportError) as error:
+        reason = one_line(error, {})
+        return [Check(item.name, "not checked", reasons=[reason]) for item in items]
+
+
+def _check_call(items: Sequence[Item], options: Options) -> "list[Check]":
+    """Check results of a script, each from the call that its file describes."""
+    from paceline.analysis.replay import RepeatedCall, ResultFile, compare
+    from paceline.analysis.saved_tables import FOLDER
+
+    checks = []
+    for item in items:
+        saved = ResultFile.read(item.path)
+        found: list[str] = []
+        folder = saved.facts.get(FOLDER, "")
+        locate = functools.partial(_locate, item.path, options, folder, found)
+        call = RepeatedCall(saved.facts, locate)
+        with _quiet(), tempfile.TemporaryDirectory(prefix="paceline-") as temporary:
+            path = Path(temporary) / f"result{item.path.suffix}"
+            call.results(options.n_workers).save(path)
+            checks.append(compare(saved, ResultFile.read(path), moved=bool(found)))
+        checks[-1].reasons += found
+    return checks
+
+
+def _locate(result: Path, options: Options, folder: str, found: list[str], name: str) -> str:
+    """Find a file that a result names; note in `found` where it is, if not under this name."""
+    folders = [Path(folder), *([options.files] if options.files else []), result.parent]
+    for base in dict.fromkeys([Path(), *folders]):
+        if _exists(base, name):
+            return os.fspath(base / name)
+    for base in folders[1:]:
+        if _exists(base, Path(name).name):
+            found.append(f"{name} was found as {base / Path(name).name}")
+            return os.fspath(base / Path(name).name)
+    raise FileNotFoundError(
+        f"{result} was computed from {name}, which does not exist here: --files names the folder "
+        "that contains it now"
+    )
+
+
+def _exists(folder: Path, name: str) -> bool:
+    """True if a file exists in a folder, or if files match a pattern; also for a `file://` name."""
+    from paceline.trajectory.addresses import source_name
+
+    path = folder / source_name(name)
+    return path.exists() or (glob.has_magic(os.fspath(path)) and bool(glob.glob(os.fspath(path))))
+
+
+def _check_command(items: Sequence[Item], options: Options) -> "list[Check]":
+    """Check the results of one command, which runs once."""
+    from paceline.analysis.replay import Check, ResultFile, compare
+    from paceline.analysis.saved_tables import FURTHER
+
+    command, folder = items[0].job
+    saved = [ResultFile.read(item.path) for item in items]
+    checks = []
+    with tempfile.TemporaryDirectory(prefix="paceline-") as temporary:
+        repeated = _Repeated(command, Path(folder), Path(temporary), items[0].path, options)
+        repeated.run(saved[0])
+        for item, one in zip(items, saved, strict=True):
+            path = repeated.result_of(item.path, one.facts.get(FURTHER))
+            if path is None:
+                reason = f"its command, {command}, writes no result of this name"
+                checks.append(Check(item.name, "not checked", reasons=[reason]))
+                continue
+            checks.append(compare(one, ResultFile.read(path), moved=repeated.has_other_folders))
+            checks[-1].reasons += repeated.notes
+    return checks
+
+
+class _Repeated:
+    """Command of a result that runs again in this process, with its output in another folder.
+
+    A result file may come from somebody else. Its command runs only if it computes results, and
+    writes only to the temporary folder.
+    """
+
+    def __init__(self, command: str, folder: Path, temporary: Path, result: Path, options: Options):
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise UnsupportedError(f"the recorded command is not valid ({error})") from None
+        self._words, self._command, self._recorded = words[1:], command, folder
+        self._temporary, self._result, self._options = temporary, result, options
+        name = words[1] if len(words) > 1 else ""
+        is_known = words[:1] == ["paceline"] and modules().get(name) in COMPUTING
+        if not is_known or name in NOT_COMPUTING:
+            raise UnsupportedError(
+                f"the recorded command is {command[:80]!r}, which does not compute results: it is "
+                "not run"
+            )
+        self._name = name
+        #: Where files were found that are no longer under their names.
+        self.notes: list[str] = []
+        self._is_battery = modules()[name] == "battery_commands"
+
+    @property
+    def has_other_folders(self) -> bool:
+        """True if names of files in the results differ in their folders."""
+        return bool(self.notes) or self._name == "align"
+
+    def result_of(self, path: Path, further: str | None) -> Path | None:
+        """Return the computed file of a result; None if there is none."""
+        if not self._is_battery:
+            stem = "output" if further is None else f"further-{further}"
+            made = self._temporary / f"{stem}{path.suffix.lower()}"
+            return made if made.exists() else None
+        parts = path.resolve().parts
+        output = self._temporary / "output"
+        ends = (output.joinpath(*parts[-n:]) for n in range(len(parts) - 1, 0, -1))
+        return next((path for path in ends if path.exists()), None)
+
+    def run(self, saved: "ResultFile") -> None:
+        """Run the command in the folder that has its files."""
+        args = self._parsed(self._words)
+        named = [*_names_in(args), *_inputs_of(saved)]
+        base = self._base(args, named)
+        words = [self._found(word, base) if word in named else word for word in self._words]
+        for name in named:
+            self._found(name, base)  # raises an error if it is missing
+        if base != self._recorded:
+            self.notes.insert(0, f"files were looked up from the folder {base}")
+        args = self._parsed(words)
+        args.folder = os.fspath(self._recorded)
+        with contextlib.chdir(base), _quiet():
+            resolve_addresses(args)
+            resolve_files(args)
+            self._set_outputs(args, saved)
+            args.run(args)
+
+    def _parsed(self, words: Sequence[str]) -> argparse.Namespace:
+        """Parse the command as the command line does; raise `UnsupportedError` if it is invalid."""
+        said = io.StringIO()
+        self._parser = parser_of([self._name])
+        try:
+            with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+                given = argparse.Namespace(command_line=self._command)
+                return self._parser.parse_args([*words], given)
+        except SystemExit:
+            reason = said.getvalue().strip().removeprefix("paceline: error: ")
+            raise UnsupportedError(f"the recorded command is not valid: {reason}") from None
+
+    def _base(self, args: argparse.Namespace, named: Sequence[str]) -> Path:
+        """Find the folder in which the names of the command's files are valid.
+
+        The first choice is the folder from which the command's output is this result; then the
+        recorded folder, the folder of the result, and the current one.
+        """
+        result, output = self._result.resolve(), vars(args).get("output")
+        near = []
+        if output is not None and not output.is_absolute():
+            for parent in result.parents:
+                at = Path(os.path.normpath(parent / output))
+                near += [parent] if at == result or at in result.parents else []
+        every = [*near, self._recorded, result.parent, Path.cwd()]
+        self._folders = [base for base in dict.fromkeys(every) if base.is_dir()]
+        fitting = (
+            base
+            for base in self._folders
+            if all(is_address(name) or _exists(base, name) for name in named)
+        )
+        return next(fitting, self._folders[0])
+
+    def _found(self, name: str, base: Path) -> str:
+        """Return the name of an input, or the path under which it was found."""
+        if is_address(name) or _exists(base, name):
+            return name
+        others = [self._options.files.absolute()] if self._options.files else []
+        places = [folder / Path(name).name for folder in others]
+        places += [folder / name for folder in self._folders]
+        places += [folder / Path(name).name for folder in self._folders]
+        for path in places:
+            if _exists(path.parent, path.name):
+                note = f"{name} was found as {path}"
+                self.notes += [note] if note not in self.notes else []
+                return os.fspath(path)
+        raise UnsupportedError(
+            f"{self._result} was computed from {name}, which does not exist in {base}: --files "
+            "names the folder that contains it now"
+        )
+
+    def _set_outputs(self, args: argparse.Namespace, saved: "ResultFile") -> None:
+        """Write results to the temporary folder only, and reset what does not change them."""
+        given, sections = vars(args), self._parser.of_command(self._name)
+        output, tee, follows = given.get("output"), given.get("tee"), given.get("follow")
+        for title in NOT_OF_RESULTS:
+            for action in sections.section(title)._group_actions:
+                if action.dest in given and action.dest not in KEPT:
+                    given[action.dest] = sections.get_default(action.dest)
+        for name in args.further:
+            given[name] = None
+        if any(map(is_stream, given.get("trajectory") or ())):
+            if tee is None:
+                raise UnsupportedError(
+                    "it was computed from a running simulation, whose frames were not kept (--tee)"
+                )
+            args.trajectory = [os.fspath(tee)]
+        if follows:
+            last = re.search(r"(\d+)$", saved.facts.get("frames analysed", ""))
+            args.end = ("frame", int(last[1]) + 1) if last else args.end
+        self._redirect(args, output)
+
+    def _redirect(self, args: argparse.Namespace, output: Path | None) -> None:
+        """Set the output files, and the option of workers."""
+        given, parsed = vars(args), self._parsed(self._words)
+        for name in args.further:
+            path = vars(parsed)[name]
+            if path is not None:
+                ending = path.suffix if path.suffix.lower() in (".csv", ".tsv") else ".csv"
+                given[name] = self._temporary / f"further-{name}{ending.lower()}"
+        if "n_workers" in given:
+            args.n_workers = self._options.n_workers
+        args.only_tables = True
+        if self._is_battery:
+            args.output = self._temporary / "output"
+        elif self._name == "align":
+            args.output = self._temporary / (output or self._result).name
+            ending = parsed.rmsd.suffix if parsed.rmsd else ".csv"
+            args.rmsd = self._temporary / f"output{ending.lower()}"
+        else:
+            ending = output.suffix.lower() if output is not None else ""
+            args.output = self._temporary / f"output{ending or '.csv'}"
+
+
+def _names_in(args: argparse.Namespace) -> list[str]:
+    """Names of topologies, trajectories, batteries and tables in parsed arguments."""
+    given = {name: vars(args).get(name) for name in ("topology", "trajectory", "files")}
+    of_lists = [vars(args).get(name) or [] for name in ("energies", "tables")]
+    found = [one for value in given.values() if value for one in _listed(value)]
+    found += [os.fspath(one) for value in of_lists for one in value]
+    found += [os.fspath(args.battery)] if "battery" in args else []
+    if "replicas" in args:
+        found += [one for group in args.group for one in group]
+    output = vars(args).get("output")
+    # In a command without -o, the last file may be the output.
+    return [one for one in found if not is_stream(one) and one != os.fspath(output or "")]
+
+
+def _listed(value: object) -> list[str]:
+    """Return one name, or several, as a list."""
+    return [value] if isinstance(value, str) else [f"{one}" for one in value]  # type: ignore[attr-defined]
+
+
+def _inputs_of(saved: "ResultFile") -> Iterator[str]:
+    """Names of further files that a command read, from the lines with their digests."""
+    from paceline.analysis.saved_tables import INPUT
+
+    return (key.removeprefix(INPUT) for key in saved.facts if key.startswith(INPUT))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Discard what a command prints, and its warnings, which are in its results."""
+    nothing = io.StringIO()
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(nothing),
+        contextlib.redirect_stderr(nothing),
+    ):
+        warnings.showwarning = _ignore
+        yield
+
+
+def _ignore(*_: object, **__: object) -> None:
+    """Do nothing with a warning."""
+
+
+PARSERS = {"replay": add_replay}

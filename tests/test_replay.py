@@ -1,0 +1,572 @@
+"""Tests of `paceline replay`: every changed digit of a result is found, and the reason is named."""
+
+import hashlib
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import MDAnalysis
+import numpy as np
+import pytest
+from helpers.analyses import ANALYSES
+
+import paceline
+from paceline import transform
+from paceline.analysis import saved_tables
+from paceline.analysis.gyration import Gyration
+from paceline.analysis.recorded_call import _pack, unpack
+from paceline.analysis.replay import RepeatedCall, ResultFile, compare
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.cli import main, replay_commands
+from paceline.errors import UnsupportedError
+
+#: Analyses of `ANALYSES` that compute with functions of the tests.
+OWN_CODE = {"Contacts by a function", "Correlation", "TimeSeries with a halo", "ToyExtent"}
+#: Arguments of commands, and the ending of their results.
+COMMANDS = {
+    "rmsd": (["--select", "name CA and resid 10:50", "--group", "resid 1:9"], ".csv"),
+    "rmsf": (["--select", "name CA and not resname GLY"], ".tsv"),
+    "gyration": (["--select", "protein and not name 'H*'"], ".xvg"),
+    "distances": (["--select", "index 0:9", "--select-2", "index 30:39"], ".npz"),
+}
+
+
+@pytest.fixture(scope="module")
+def project(adk, tmp_path_factory):
+    """A folder with a topology, a trajectory, and results of commands that ran there."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copy(adk.topology, folder / "adk.psf")
+    shutil.copy(adk.trajectory, folder / "adk.dcd")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, (options, ending) in COMMANDS.items():
+            files = ["adk.psf", "adk.dcd", "-b", "0.01ns", "-e", "40ps"]
+            assert main([name, *files, *options, "-o", f"{name}{ending}"]) == 0
+    return folder
+
+
+@pytest.fixture
+def replay(capsys):
+    """Return a function that runs the command, and returns its exit status and its JSON."""
+
+    def run(*arguments):
+        capsys.readouterr()
+        status = main(["replay", *map(str, arguments), "--json"])
+        return status, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def results_of(project):
+    return [project / f"{name}{ending}" for name, (_, ending) in COMMANDS.items()]
+
+
+def with_own_digest(text):
+    """Give a changed table the SHA-256 that fits, as a forger would."""
+    _, rest = text.split("\n", 1)
+    return f"# {saved_tables.LINES}: {hashlib.sha256(rest.encode()).hexdigest()}\n{rest}"
+
+
+def test_a_result_names_what_made_it(project):
+    facts = ResultFile.read(project / "rmsd.csv").facts
+    digest = hashlib.sha256((project / "adk.psf").read_bytes()).hexdigest()
+    assert facts["topology sha256"] == digest
+    assert facts["fingerprint"]
+    assert len(facts["build"]) == 16
+    assert facts["paceline"] == paceline.__version__
+    assert facts["numpy"] == np.__version__
+    assert facts["processor"].endswith(("AVX-512", "AVX2", "SSE2", "NEON", "base instructions"))
+    assert facts["folder"] == str(project)
+    assert facts["command"].startswith("paceline rmsd adk.psf adk.dcd -b 0.01ns")
+    assert "call" not in facts
+    atoms = paceline.Universe(project / "adk.psf").select_atoms("name CA and resid 10:50")
+    of_atoms = hashlib.sha256(atoms.indices.astype("<i8").tobytes()).hexdigest()[:16]
+    assert facts["atoms"].endswith(f"…, digest {of_atoms}")
+
+
+def test_the_first_line_is_the_digest_of_all_others(project):
+    first, rest = (project / "rmsf.tsv").read_bytes().split(b"\n", 1)
+    assert first.decode() == f"# {saved_tables.LINES}: {hashlib.sha256(rest).hexdigest()}"
+
+
+def test_further_files_have_digests(project, monkeypatch, tmp_path, replay):
+    monkeypatch.chdir(project)
+    reference = tmp_path / "reference structure.gro"
+    universe = paceline.Universe("adk.psf", "adk.dcd")
+    _ = universe.trajectory[3]
+    universe.atoms.write(str(reference))
+    output = tmp_path / "rmsd.csv"
+    command = ["rmsd", "adk.psf", "adk.dcd", "--ref", str(reference), "-o", str(output)]
+    assert main(command) == 0
+    digest = hashlib.sha256(reference.read_bytes()).hexdigest()
+    assert ResultFile.read(output).facts[f"sha256 of file {reference}"] == digest
+    assert replay(output)[0] == 0
+    universe.atoms.translate([1, 2, 3]).write(str(reference))
+    _ = universe.trajectory[9]
+    universe.atoms.write(str(reference))
+    status, found = replay(output)
+    assert status == 1
+    assert found["results"][0]["reasons"] == [f"{reference} has changed since (sha256)"]
+
+
+def test_unchanged_results_are_equal(project, replay, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, found = replay(*results_of(project))
+    assert status == 0
+    assert {one["verdict"] for one in found["results"]} == {"equal"}
+    assert not any(one["reasons"] for one in found["results"])
+    assert found["equal"] == len(COMMANDS)
+    assert not found["different"]
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["rmsd", "rmsf", "gyration"])
+def test_any_changed_digit_is_found(name, project, tmp_path):
+    # The unchanged file stands for the computed one: they are equal (the test above).
+    path = project / f"{name}{COMMANDS[name][1]}"
+    text, computed = path.read_text("utf-8"), ResultFile.read(path)
+    changed = tmp_path / path.name
+    begin = text.index("\n") + 1
+    places = [found.start() for found in re.finditer("[0-9]", text) if found.start() >= begin]
+    for place in random.Random(1).sample(places, 150):
+        other = str((int(text[place]) + 1) % 10)
+        edited = f"{text[:place]}{other}{text[place + 1 :]}"
+        changed.write_text(edited, "utf-8")
+        check = compare(ResultFile.read(changed), computed)
+        assert check.verdict == "differs"
+        assert "edited" in check.reasons[0]
+        # With a fitting digest, results and parameters still differ from the computed ones.
+        changed.write_text(with_own_digest(edited), "utf-8")
+        saved = ResultFile.read(changed)
+        assert saved.is_intact
+        line = text[text.rfind("\n", 0, place) + 1 : text.find("\n", place)]
+        about = ("# paceline", "# build", "# python", "# numpy", "# MDAn", "# command", "# folder")
+        if line.startswith((*about, "# topology", "# trajectory", "# fingerprint", "# processor")):
+            continue
+        check = compare(saved, computed)
+        assert check.verdict == "differs"
+        # A digit in the name of a fact changes two facts.
+        assert check.n_differences in (1, 2), line
+
+
+def test_any_changed_number_of_an_array_is_found(project, tmp_path):
+    path = project / "distances.npz"
+    computed = ResultFile.read(path)
+    with np.load(path) as saved:
+        arrays = dict(saved)
+    random_numbers = np.random.default_rng(1)
+    for name in set(arrays) - {"provenance"}:
+        for _ in range(10):
+            changed = {key: np.array(one) for key, one in arrays.items()}
+            flat = changed[name].reshape(-1).view(np.uint8)
+            place = random_numbers.integers(len(flat))
+            flat[place] ^= 1
+            np.savez(tmp_path / "changed.npz", **changed)
+            check = compare(ResultFile.read(tmp_path / "changed.npz"), computed)
+            assert check.verdict == "differs"
+            assert check.n_differences == 1
+            assert check.differences[0].place.startswith(f"{name}[")
+
+
+def test_a_changed_number_is_named(project, tmp_path, replay):
+    lines = (project / "rmsd.csv").read_text("utf-8").splitlines()
+    row = next(k for k, line in enumerate(lines) if line.startswith("12,"))
+    cells = lines[row].split(",")
+    wrong = cells[2][:-1] + str((int(cells[2][-1]) + 5) % 10)
+    lines[row] = ",".join([*cells[:2], wrong, *cells[3:]])
+    path = project / "edited.csv"
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    status, found = replay(path, project / "rmsd.csv")
+    assert status == 1
+    assert (found["equal"], found["different"]) == (1, 1)
+    [one] = found["results"][0]["differences"]
+    assert one == {"place": "row 4, RMSD (Å)", "file": wrong, "computed": cells[2]}
+    assert found["results"][0]["reasons"] == [
+        "the file was edited after it was written (its own SHA-256 does not fit): nothing that "
+        "made it has changed"
+    ]
+
+
+def test_a_changed_trajectory_is_the_reason(project, tmp_path, replay):
+    folder = shutil.copytree(project, tmp_path / "copy")
+    universe = paceline.Universe(folder / "adk.psf", folder / "adk.dcd")
+    with MDAnalysis.Writer(str(folder / "new.dcd"), len(universe.atoms)) as out:
+        for _ in universe.trajectory[::-1]:
+            out.write(universe.atoms)
+    (folder / "new.dcd").replace(folder / "adk.dcd")
+    status, found = replay(folder / "rmsf.tsv")
+    assert status == 1
+    reasons = found["results"][0]["reasons"]
+    assert f"{project / 'adk.dcd'} has changed since (fingerprint)" in reasons
+    assert f"files were looked up from the folder {folder}" in reasons
+
+
+def test_a_touched_trajectory_is_no_difference(project, tmp_path, replay):
+    folder = shutil.copytree(project, tmp_path / "copy", copy_function=shutil.copyfile)
+    assert replay(folder / "rmsd.csv")[0] == 0
+
+
+def test_files_of_a_moved_result_are_found(project, tmp_path, replay):
+    away, results = tmp_path / "away", tmp_path / "results"
+    shutil.copytree(project, away)
+    results.mkdir()
+    text = (project / "rmsd.csv").read_text("utf-8")
+    lost = text.replace(f"folder: {project}", f"folder: {tmp_path / 'lost'}")
+    path = results / "rmsd.csv"
+    path.write_text(with_own_digest(lost), "utf-8")
+    status, found = replay(path)
+    assert status == 2
+    assert found["not_checked"] == 1
+    assert "adk.psf, which does not exist" in found["results"][0]["reasons"][0]
+    assert "--files names the folder" in found["results"][0]["reasons"][0]
+    status, found = replay(path, "--files", away)
+    assert status == 0
+    assert f"adk.dcd was found as {away / 'adk.dcd'}" in found["results"][0]["reasons"]
+
+
+def test_another_processor_is_compared_to_a_tolerance(project, tmp_path):
+    path = project / "rmsd.csv"
+    computed = ResultFile.read(path)
+    lines = path.read_text("utf-8").splitlines()
+    cells = lines[-1].split(",")
+
+    def check(factor):
+        cells[2] = repr(float(cells[2]) * factor)
+        text = "\n".join([*lines[:-1], ",".join(cells)]) + "\n"
+        text = re.sub("(?m)^# processor: .*", "# processor: another one", text)
+        (tmp_path / "other.csv").write_text(with_own_digest(text), "utf-8")
+        return compare(ResultFile.read(tmp_path / "other.csv"), computed)
+
+    close = check(1 + 1e-9)
+    assert close.verdict == "equal within tolerance"
+    assert close.is_equal
+    assert "1e-06" in close.reasons[-1]
+    assert "another one" in close.reasons[0]
+    assert check(1 + 1e-3).verdict == "differs"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("rm -rf adk.psf", "which does not compute results: it is not run"),
+        ("paceline convert adk.psf adk.dcd out.xtc", "which does not compute results"),
+        ("paceline plot rmsd.csv -o x.png", "which does not compute results"),
+        ("paceline rmsd adk.psf adk.dcd --no-such-option", "not valid: no option --no-such"),
+        ("paceline rmsd adk.psf adk.dcd --help", "the recorded command is not valid"),
+        ("paceline rmsd 'adk.psf", "not valid (No closing quotation)"),
+    ],
+)
+def test_other_commands_do_not_run(command, message, project, tmp_path, replay):
+    text = (project / "rmsd.csv").read_text("utf-8")
+    path = project / "forged.csv"
+    path.write_text(with_own_digest(re.sub("(?m)^# command: .*", f"# command: {command}", text)))
+    before = sorted(project.iterdir())
+    status, found = replay(path)
+    assert status == 2
+    assert message in found["results"][0]["reasons"][0]
+    assert sorted(project.iterdir()) == before
+
+
+def test_outputs_of_a_command_stay_in_the_temporary_folder(project, tmp_path, replay):
+    text = (project / "rmsd.csv").read_text("utf-8")
+    victim = tmp_path / "victim.csv"
+    victim.write_text("mine")
+    more = f"-o {victim} --plot {tmp_path}/a.png --report {tmp_path}/b.html --overwrite"
+    more += f" --checkpoint {tmp_path}/c --cache {tmp_path}/d"
+    path = project / "forged.csv"
+    text = re.sub("(?m)^(# command: .*) -o .*", rf"\1 {more}", text)
+    path.write_text(with_own_digest(text), "utf-8")
+    assert replay(path)[0] == 0
+    assert victim.read_text() == "mine"
+    assert [*tmp_path.iterdir()] == [victim]
+
+
+def test_a_battery_and_its_further_tables(adk, tmp_path, monkeypatch, replay):
+    monkeypatch.chdir(tmp_path)
+    pca = '[pca]\nselect = "name CA and resid 1-40"\nn_projected = 2\n'
+    battery = f'[rmsd]\nselect = "backbone"\n\n{pca}\n[hbonds]\n'
+    Path("battery.toml").write_text(battery)
+    files = ["-s", str(adk.topology), "-f", str(adk.trajectory), "-e", "20"]
+    assert main(["run", "battery.toml", *files, "-o", "results"]) == 0
+    status, found = replay("results")
+    names = {Path(one["name"]).name for one in found["results"]}
+    assert status == 0
+    assert found["equal"] == len(names)
+    assert {"rmsd.csv", "pca.npz", "pca-projections.csv", "hbonds-frequent.csv"} <= names
+    path = Path("results/pca-projections.csv")
+    path.write_text(re.sub(r"(?m)^5,(.*)\d$", r"5,\g<1>x", path.read_text("utf-8")), "utf-8")
+    status, found = replay("results", "--sample", "3")
+    assert len(found["results"]) == 3
+    assert replay(path)[0] == 1
+    Path("battery.toml").write_text(battery.replace("backbone", "name CA"))
+    status, found = replay("results/rmsd.csv")
+    assert status == 1
+    assert "battery.toml has changed since (sha256)" in found["results"][0]["reasons"]
+
+
+def test_a_battery_that_writes_other_files_does_not_run(adk, tmp_path, monkeypatch, replay):
+    monkeypatch.chdir(tmp_path)
+    Path("battery.toml").write_text('[rmsd]\nselect = "name CA"\n')
+    files = ["-s", str(adk.topology), "-f", str(adk.trajectory), "-e", "3"]
+    assert main(["run", "battery.toml", *files, "-o", "results"]) == 0
+    victim = tmp_path / "victim.dcd"
+    victim.write_text("mine")
+    forged = f'[align]\nanalysis = "align.AlignTraj"\nfilename = "{victim}"\nforce = true\n'
+    forged += 'reference = "all"\n[rmsd]\nselect = "name CA"\n'
+    Path("battery.toml").write_text(forged)
+    status, found = replay("results")
+    assert status == 2
+    assert "writes" in found["results"][0]["reasons"][0]
+    assert victim.read_text() == "mine"
+
+
+def test_further_tables_of_a_command(project, monkeypatch, tmp_path, replay):
+    monkeypatch.chdir(project)
+    tables = ["--frequent", str(tmp_path / "f.tsv"), "--correlation", str(tmp_path / "c.csv")]
+    command = ["hbonds", "adk.psf", "adk.dcd", "-e", "9", "--tau-max", "4", *tables]
+    assert main([*command, "-o", str(tmp_path / "all.npz")]) == 0
+    status, found = replay(tmp_path)
+    assert status == 0
+    assert found["equal"] == 3
+    aligned = ["align", "adk.psf", "adk.dcd", "-e", "9", "-o", str(tmp_path / "fitted.dcd")]
+    assert main([*aligned, "--rmsd", str(tmp_path / "rmsd.csv")]) == 0
+    assert replay(tmp_path / "rmsd.csv")[0] == 0
+
+
+def test_a_growing_trajectory(project, monkeypatch, tmp_path, replay):
+    monkeypatch.chdir(project)
+    output = tmp_path / "rg.csv"
+    command = ["gyration", "adk.psf", "adk.dcd", "--follow", "--idle", "0.1s", "-o", str(output)]
+    assert main(command) == 0
+    assert replay(output)[0] == 0
+
+
+def test_replicas(adk, tmp_path, monkeypatch, replay):
+    monkeypatch.chdir(tmp_path)
+    Path("battery.toml").write_text('[rmsd]\nselect = "name CA"\n\n[rmsf]\n')
+    for name in ("a.dcd", "b.dcd"):
+        shutil.copy(adk.trajectory, name)
+    command = ["run", "battery.toml", str(adk.topology), "a.dcd", "b.dcd", "--replicas", "-e", "9"]
+    assert main([*command, "--names", "wt", "-o", "out/of"]) == 0
+    status, found = replay("out")
+    names = {one["name"] for one in found["results"]}
+    assert status == 0
+    assert {"out/of/means.csv", "out/of/wt/2/rmsd.csv", "out/of/rmsf-profile.csv"} <= names
+    path = Path("out/of/means.csv")
+    path.write_text(path.read_text("utf-8")[:-2] + "x\n", "utf-8")
+    assert replay(path)[0] == 1
+
+
+def test_energies_and_surfaces(project, tmp_path, monkeypatch, replay):
+    monkeypatch.chdir(project)
+    energies = tmp_path / "energy.xvg"
+    head = '@ xaxis label "Time (ps)"\n@ yaxis label "(kJ/mol)"\n@ s0 legend "Potential"\n'
+    energies.write_text(head + "".join(f"{k} {-100.5 - k % 5}\n" for k in range(50)))
+    output = tmp_path / "energy.csv"
+    assert main(["energy", str(energies), "--terms", "potential", "-o", str(output)]) == 0
+    surface = tmp_path / "surface.csv"
+    tables = ["rmsd.csv", "rmsd.csv", "--y", "RMSD of"]
+    assert main(["surface", *tables, "--bins", "5", "-o", str(surface)]) == 0
+    assert replay(output, surface)[0] == 0
+    energies.write_text(energies.read_text().replace("-100.5", "-101.25"))
+    status, found = replay(output)
+    assert status == 1
+    assert f"{energies} has changed since (files sha256)" in found["results"][0]["reasons"]
+
+
+def test_a_folder_without_results(tmp_path, run):
+    status, _, said = run("replay", str(tmp_path))
+    assert status == 2
+    assert "expected results of paceline, found none in this folder" in said
+    (tmp_path / "a.txt").write_text("1")
+    status, _, said = run("replay", str(tmp_path / "a.txt"))
+    assert status == 2
+    assert "expected a result as .csv" in said
+    assert run("replay", str(tmp_path / "b.csv"))[0] == 2
+
+
+def test_a_table_of_another_program(tmp_path, replay):
+    (tmp_path / "a.csv").write_text("frame,RMSD\n1,2\n")
+    (tmp_path / "b.npz").write_bytes(b"PK\x03\x04 not a zip file")
+    status, found = replay(tmp_path)
+    assert status == 2
+    first, second = (one["reasons"][0] for one in found["results"])
+    assert "the file names neither a command nor a call" in first
+    assert "found a damaged or other file" in second
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_results_of_scripts_are_replayed(name, adk_xtc, tmp_path):
+    universe = paceline.Universe(*adk_xtc)
+    one = ANALYSES[name].make(universe).run(stop=20)
+    path = tmp_path / f"result{'.npz' if one.results.table is None else '.csv'}"
+    one.results.save(path)
+    saved = ResultFile.read(path)
+    if name in OWN_CODE:
+        with pytest.raises(UnsupportedError, match=r"is not recorded, because .*(script|function)"):
+            RepeatedCall(saved.facts, str)
+        return
+    again = tmp_path / f"again{path.suffix}"
+    RepeatedCall(saved.facts, str).results().save(again)
+    check = compare(saved, ResultFile.read(again))
+    assert check.verdict == "equal", check
+
+
+def test_transformations_and_references_of_scripts(adk, adk_in_water, tmp_path, replay):
+    wet, dry = paceline.Universe(*adk_in_water), paceline.Universe(*adk)
+    ca = "protein and name CA"
+    _ = dry.trajectory[5]
+    given = [transform.unwrap(together=wet.select_atoms("protein")), transform.fit(ca)]
+    RMSD(wet.select_atoms(ca)[::2]).run(transforms=given, frames=[1, 4, 5]).results.save(
+        tmp_path / "wet.csv"
+    )
+    still = paceline.Universe(*adk)
+    RMSD(dry.atoms, still, select=ca, ref_frame=3).run(step=7).results.save(tmp_path / "dry.npz")
+    Gyration(dry.select_atoms("name CA", "around 5 resid 30", updating=True)).run(
+        stop=5
+    ).results.save(tmp_path / "changing.csv")
+    assert replay(tmp_path)[0] == 0
+
+
+def test_the_results_of_the_demonstration(tmp_path, replay):
+    demo = Path(__file__).parents[1] / "examples" / "demo.py"
+    command = [sys.executable, "-W", "ignore", str(demo), str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True)
+    status, found = replay(tmp_path)
+    assert status == 0
+    assert found["equal"] == 2
+
+
+def test_a_script_that_changes_masses_is_not_called_equal(adk, tmp_path, replay):
+    universe = paceline.Universe(*adk)
+    universe.atoms.masses *= np.linspace(1, 2, len(universe.atoms))
+    Gyration(universe.atoms).run(stop=3).results.save(tmp_path / "rg.csv")
+    status, found = replay(tmp_path)
+    assert status == 1
+    assert "the script changed the system in another way" in found["results"][0]["reasons"][0]
+
+
+def test_systems_that_are_not_recorded(adk, tmp_path, replay):
+    dry = paceline.Universe(*adk)
+    positions = dry.trajectory.timeseries(order="fac")[:5]
+    memory = paceline.Universe(str(adk.topology), positions)
+    RMSF(memory.select_atoms("name CA")).run().results.save(tmp_path / "memory.csv")
+    status, found = replay(tmp_path)
+    assert status == 2
+    assert "the system is in memory" in found["results"][0]["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [[5], [3, 2, 1], [4, 7, 10], [1, 2, 3, 9, 11], [*range(0, 900, 7), 5, 5, 2**40], [0]],
+)
+def test_indices_are_recorded_exactly(numbers):
+    packed = json.loads(json.dumps(_pack(np.array(numbers))))
+    assert unpack(packed).tolist() == numbers
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "no JSON",
+        '{"class": "os.system", "args": ["true"]}',
+        '{"class": "rms..RMSD"}',
+        '{"class": "align.AlignTraj"}',
+        '["rms.RMSD"]',
+        '{"class": "rms.RMSF", "args": [{"atoms": [0, 1, 999999999999], "system": 0}]}',
+        '{"class": "rms.RMSF", "args": [], "options": {}, "systems": [], "frames": {"n": -1}}',
+        '{"class": "rms.RMSF", "args": [{"system": 5}], "options": {}, "systems": []}',
+    ],
+)
+def test_damaged_calls_are_errors(call):
+    with pytest.raises(UnsupportedError):
+        RepeatedCall({"call": call, "analysis": "RMSF"}, str).results()
+
+
+def test_kinds_of_results_are_a_table():
+    assert set(replay_commands.KINDS) >= {"file", "folder"}
+
+
+#: Terms of the context of RO-Crate 1.1 that crates use; tests do not need a network.
+CONTEXT = {
+    "@vocab": "http://schema.org/",
+    "File": "http://schema.org/MediaObject",
+    "conformsTo": {"@id": "http://purl.org/dc/terms/conformsTo"},
+}
+#: Checks of the validator that load the context over the network.
+BY_NETWORK = {"ro-crate-1.1_3.1", "ro-crate-1.1_3.2"}
+
+
+@pytest.fixture(scope="module")
+def crate(adk, tmp_path_factory):
+    """A folder of results with a crate, and the topology."""
+    folder = tmp_path_factory.mktemp("crate")
+    (folder / "my battery.toml").write_text('[rmsd]\nselect = "name CA"\n')
+    battery, output = str(folder / "my battery.toml"), folder / "results"
+    files = [str(adk.topology), str(adk.trajectory)]
+    assert main(["run", battery, *files, "-e", "5", "--crate", "-o", str(output)]) == 0
+    return output
+
+
+def test_a_crate_describes_files_inputs_and_command(crate, adk):
+    found = json.loads((crate / "ro-crate-metadata.json").read_text("utf-8"))
+    entities = {one["@id"]: one for one in found["@graph"]}
+    assert len(entities) == len(found["@graph"])
+    for name in ("rmsd.csv", "index.html", "battery.toml"):
+        content = (crate / name).read_bytes()
+        assert entities[name]["sha256"] == hashlib.sha256(content).hexdigest()
+        assert entities[name]["contentSize"] == str(len(content))
+    action = entities["#run"]
+    facts = ResultFile.read(crate / "rmsd.csv").facts
+    assert action["description"] == facts["command"]
+    assert {one["@id"] for one in action["result"]} <= entities.keys()
+    topology = entities[Path(adk.topology).as_uri()]
+    assert topology["sha256"] == hashlib.sha256(Path(adk.topology).read_bytes()).hexdigest()
+    trajectory = entities[Path(adk.trajectory).as_uri()]
+    assert trajectory["identifier"] == f"fingerprint {facts['fingerprint']}"
+    assert any(one.endswith("my%20battery.toml") for one in entities)
+    assert entities[action["instrument"]["@id"]]["softwareVersion"] == paceline.__version__
+    inputs = (adk.topology, adk.trajectory, crate.parent / "my battery.toml")
+    latest = max(Path(one).stat().st_mtime for one in inputs)
+    date = datetime.fromisoformat(entities["./"]["datePublished"])
+    assert date.timestamp() == int(latest)
+
+
+def test_a_crate_is_replaced_only_on_request(crate, adk, run):
+    battery = str(crate.parent / "my battery.toml")
+    command = ["run", battery, str(adk.topology), str(adk.trajectory), "-o", str(crate), "--crate"]
+    for path in crate.iterdir():
+        if path.name != "ro-crate-metadata.json":
+            path.unlink()
+    status, _, said = run(*command)
+    assert status == 2
+    assert "ro-crate-metadata.json exists" in said
+    assert run(*command[:-1], "-e", "5", "--overwrite")[0] == 0
+    assert not (crate / "ro-crate-metadata.json").exists()
+    assert run(*command, "-e", "5", "--overwrite")[0] == 0
+
+
+def test_the_validator_of_ro_crate_accepts_it(crate, monkeypatch):
+    loader = pytest.importorskip("rocrate_validator.utils.document_loader")
+    from rocrate_validator import models, services
+
+    fetch = loader._original_source_to_json
+
+    def local(source, *more):
+        of_crate = "w3id.org/ro/crate/1.1" in str(source)
+        return ({"@context": CONTEXT}, None) if of_crate else fetch(source, *more)
+
+    monkeypatch.setattr(loader, "_original_source_to_json", local)
+    settings = services.ValidationSettings(
+        rocrate_uri=str(crate),
+        profile_identifier="process-run-crate",
+        requirement_severity=models.Severity.REQUIRED,
+    )
+    issues = services.validate(settings).get_issues()
+    wrong = [one.message for one in issues if one.check.identifier not in BY_NETWORK]
+    assert not wrong
