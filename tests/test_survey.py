@@ -24,6 +24,7 @@ from paceline.analysis import survey_records, survey_replay, survey_worker
 from paceline.analysis.battery import Battery
 from paceline.analysis.survey_catalogue import read_catalogue
 from paceline.analysis.survey_records import decode
+from paceline.cli import main
 from paceline.errors import CheckpointError, FileChangedError, UnsupportedError, WorkerError
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -587,6 +588,7 @@ def test_replay_finds_a_changed_number(copied, tmp_path):
     found = run(copied, tmp_path / "out")
     assert survey_replay.replay_survey(found.folder) == ([], 6)
     assert survey_replay.replay_survey(found.folder, sample=2) == ([], 2)
+    assert main(["replay", str(found.folder), "--sample", "2"]) == 0
     # An edited table does not have the digest of the manifest.
     path = found.path("quantities")
     table = parquet.read_table(path).to_pydict()
@@ -603,6 +605,7 @@ def test_replay_finds_a_changed_number(copied, tmp_path):
     manifest.write_text(json.dumps(about))
     (difference,), n_systems = survey_replay.replay_survey(found.folder)
     assert "quantities.parquet: core (1): rmsd RMSD: mean: expected " in difference
+    assert main(["replay", str(found.folder)]) == 1
     # A changed trajectory explains other numbers.
     shutil.copy(copied / "core" / "2" / "md.xtc", copied / "core" / "1" / "md.xtc")
     (difference,), n_systems = survey_replay.replay_survey(found.folder)
