@@ -6,37 +6,43 @@ end, the rows of the journal and of an earlier survey are written to new tables.
 
 import json
 import os
+import tomllib
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import cloudpickle
 
 from paceline import _core
-from paceline._util.files import is_address, new_file, saved_together
+from paceline._util.files import is_address, new_file
 from paceline._util.journal import Journal
 from paceline._util.json_object import JsonObject
 from paceline._util.progress import Progress
+from paceline._util.signals import Stopping
 from paceline.analysis.battery import ENERGIES, check_descriptions
-from paceline.analysis.battery_file import read_battery_file
+from paceline.analysis.battery_file import read_battery_file, toml_of
 from paceline.analysis.default_batteries import Description
 from paceline.analysis.survey_catalogue import SurveyCatalogue, SurveyEntry, read_catalogue
-from paceline.analysis.survey_page import save_pages
+from paceline.analysis.survey_page import PAGE, save_pages
 from paceline.analysis.survey_records import SystemResults, decode, encode, need_arrow
 from paceline.analysis.survey_tables import (
     FORMAT,
     LONG,
     MANIFEST,
+    NEXT,
     STATES,
     TABLES,
     FoundRows,
     StoredTables,
     Survey,
     TableWriter,
+    publish_next,
     rows_of,
     types_of,
 )
 from paceline.analysis.survey_worker import (
+    LARGE,
     SurveyItem,
     SurveySettings,
     SurveyWork,
@@ -61,8 +67,6 @@ JOURNAL, SHARD_JOURNAL = "survey.journal", "shard-{:04d}-of-{:04d}.journal"
 #: Maximum number of trajectories in a task, and size of their files after which a task ends, bytes.
 #: Sending a task takes 1.5 ms, and a trajectory some 5 ms.
 TASK_SYSTEMS, TASK_BYTES = 32, 2**26
-#: Size of a trajectory whose blocks are distributed over the workers, bytes.
-LARGE = 2**29
 #: Maximum number of names in a message.
 NAMED = 3
 
@@ -177,6 +181,8 @@ def survey(
     {'id': 'closed', 'quantity': 'RMSD', 'unit': 'Å', 'verdict': 'drifting'}
     """
     need_arrow("parquet")
+    if pages is not None and pages < 0:
+        raise ValueError(f"pages must be at least 0, not {pages}")
     if backend == "threads":
         raise UnsupportedError(
             "a survey opens many files in Python, for which threads wait for each other: use "
@@ -201,7 +207,7 @@ def survey(
                 )
             )
             with _SurveyRun(
-                chosen, settings, Path(output), shard, overwrite=overwrite and not merge
+                chosen, settings, Path(output), shard, overwrite=overwrite, merge=merge
             ) as run:
                 if merge:
                     run.check_complete()
@@ -233,7 +239,26 @@ def _descriptions(
         problem = f"[{ENERGIES}]" if found else "no analyses"
         raise UnsupportedError(f"the battery of a survey has {problem}: describe analyses only")
     check_descriptions(found or {})
+    _check_plain(found or {})
     return found
+
+
+def _check_plain(descriptions: Mapping[str, Description]) -> None:
+    """Raise `UnsupportedError` for a parameter that TOML cannot record, such as an array."""
+    for name, description in descriptions.items():
+        try:
+            read = tomllib.loads(toml_of({name: description}))[name]
+            same = all(
+                (list(value) if isinstance(value, tuple) else value) == read[key]
+                for key, value in description.items()
+            )
+        except (tomllib.TOMLDecodeError, ValueError, TypeError):
+            same = False
+        if not same:
+            raise UnsupportedError(
+                f"[{name}]: the parameters of a survey are texts, numbers and lists of these, as "
+                "in a battery file; give atoms as selections"
+            )
 
 
 class _SurveyRun:
@@ -247,6 +272,7 @@ class _SurveyRun:
         shard: tuple[int, int] | None,
         *,
         overwrite: bool,
+        merge: bool,
     ):
         self._catalogue, self._settings, self._folder = catalogue, settings, folder
         self._shard = shard
@@ -254,11 +280,12 @@ class _SurveyRun:
         types_of(catalogue)
         if folder.exists() and not folder.is_dir():
             raise UnsupportedError(f"{folder} is a file: expected a folder for the tables")
-        self._overwrite = overwrite
+        self._overwrite, self._merge = overwrite, merge
         self._files = ExitStack()
         self._found = _FoundResults(settings)
         self._earlier: StoredTables | None = None
-        self._states: dict[str, str] = {}
+        #: Id and replica of the trajectories that this run has analysed.
+        self._done: set[tuple[str, str]] = set()
 
     def __enter__(self) -> "_SurveyRun":
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -266,15 +293,15 @@ class _SurveyRun:
         try:
             self._journal = self._files.enter_context(Journal(self._folder / name))
             self._journals = [self._journal]
-            if self._overwrite:
-                self._journal.rewrite([])
-            else:
-                self._read_earlier()
             if self._shard is None:
+                publish_next(self._folder)
                 for path in sorted(self._folder.glob("shard-*-of-*.journal")):
                     self._journals.append(self._files.enter_context(Journal(path)))
-                    if self._overwrite:
-                        self._journals[-1].rewrite([])
+            if not self._overwrite:
+                self._read_earlier()
+            elif not self._merge:
+                for journal in self._journals:
+                    journal.rewrite([])
             for journal in self._journals:
                 self._found.read(journal)
         except BaseException:
@@ -282,16 +309,20 @@ class _SurveyRun:
             raise
         return self
 
-    def __exit__(self, kind: object, *error: object) -> None:
-        if kind is not None and not self._journal.has_records:
-            self._journal.remove()
+    def __exit__(self, *error: object) -> None:
+        for journal in self._journals:
+            if not journal.has_records:
+                journal.remove()
         self._files.close()
 
     def _read_earlier(self) -> None:
         """Read the tables of an earlier survey, if there are any."""
         if not (self._folder / MANIFEST).exists():
             return
-        earlier = StoredTables(Survey(self._folder))
+        survey = Survey(self._folder)
+        if not all(survey.path(name).exists() for name in survey.facts["tables"]):
+            return  # someone deleted a table, so that all are computed again
+        earlier = StoredTables(survey)
         known = earlier.keys()
         if known and not any(entry.key in known for entry in self._catalogue.entries):
             raise UnsupportedError(
@@ -299,30 +330,29 @@ class _SurveyRun:
                 f"{next(iter(known))[0]!r}: name another folder, or replace it (--overwrite)"
             )
         self._earlier = earlier
-        self._found.add_stored(earlier)
-        try:
-            states = json.loads((self._folder / STATES).read_text(encoding="utf-8"))
-            self._states = states if isinstance(states, dict) else {}
-        except (OSError, ValueError):
-            self._states = {}
+        states: dict[tuple[str, str], str] = {}
+        with suppress(OSError, ValueError, TypeError):
+            found = json.loads((self._folder / STATES).read_text(encoding="utf-8"))
+            states = {(name, replica): state for name, replica, state in found}
+        self._found.add_stored(earlier, states)
 
     def _missing(self) -> list[SurveyItem]:
         """Return the entries whose results are missing, or whose files may have changed."""
         items = []
         for entry in self._entries:
-            key = self._found.key(entry)
-            if not key or not self._is_unchanged(entry):
-                items.append(SurveyItem(entry, key))
+            found = self._found.of(entry)
+            if found is None or found.failed or not found.is_current(entry, self._settings):
+                items.append(SurveyItem(entry, found.key if found else ""))
         return items
 
-    def _is_unchanged(self, entry: SurveyEntry) -> bool:
-        """True if the files have the same sizes and times as when their results were computed."""
-        known = self._found.state(entry) or self._states.get("\t".join(entry.key), "")
-        return bool(known) and known == state_of(entry, self._settings)
-
     def check_complete(self) -> None:
-        """Raise `UnsupportedError` if results of some entries are missing."""
-        lacking = [entry.name for entry in self._entries if not self._found.has(entry)]
+        """Raise `UnsupportedError` if results of some entries are missing or older than files."""
+        lacking = [
+            entry.name
+            for entry in self._entries
+            if (found := self._found.of(entry)) is None
+            or not (found.failed or found.is_current(entry, self._settings, unknown=True))
+        ]
         if lacking:
             names = ", ".join(lacking[:NAMED]) + ", …" * (len(lacking) > NAMED)
             raise UnsupportedError(
@@ -338,7 +368,7 @@ class _SurveyRun:
             try:
                 self._compute(workers, items, bar)
             except KeyboardInterrupt:
-                left = sum(not self._found.has(entry) for entry in self._entries)
+                left = sum(self._found.of(entry) is None for entry in self._entries)
                 warn(
                     f"{self._folder}: {len(self._entries) - left:,} of {len(self._entries):,} "
                     "systems are done; the same call continues"
@@ -348,9 +378,9 @@ class _SurveyRun:
     def _compute(self, workers: Backend, items: Sequence[SurveyItem], bar: Progress) -> None:
         sizes = [_size_of(item.entry, self._settings) for item in items]
         is_local = workers.reads_files_of_caller or workers.name == "serial"
-        large = [item for item, size in zip(items, sizes, strict=True) if size > LARGE and is_local]
-        small = [(item, size) for item, size in zip(items, sizes, strict=True) if item not in large]
-        tasks = _batches(small)
+        pairs = list(zip(items, sizes, strict=True))
+        large = [item for item, size in pairs if size > LARGE and is_local]
+        tasks = _batches([(item, size) for item, size in pairs if size <= LARGE or not is_local])
         while True:
             try:
                 self._run_tasks(workers, tasks, bar)
@@ -378,13 +408,15 @@ class _SurveyRun:
     def _add(self, record: bytes, bar: Progress) -> None:
         """Store the results of some trajectories."""
         self._journal.append(record)
-        bar.add(self._found.add(self._journal, record))
+        keys = self._found.add(self._journal, record)
+        self._done.update(keys)
+        bar.add(len(keys))
 
     def _after_loss(
         self, batches: Sequence[Sequence[SurveyItem]], message: str
     ) -> list[list[SurveyItem]]:
         """Return what is left after workers were killed; a trajectory that kills them fails."""
-        left = [item for items in batches for item in items if not self._found.has_new(item.entry)]
+        left = [item for items in batches for item in items if item.entry.key not in self._done]
         guilty = [item for item in left if f" {_name_of([item])}:" in message]
         if guilty and all(len(items) == 1 for items in batches):
             for item in guilty:
@@ -400,20 +432,26 @@ class _SurveyRun:
     def write(self) -> None:
         """Write the tables, and delete the journals."""
         if self._earlier is not None and not self._found.has_records and self._is_same_survey():
-            for journal in self._journals:
-                journal.remove()
+            self._remove_journals()
             return
         names = [name for name in TABLES if name not in LONG or vars(self._settings)[name]]
-        with saved_together(self._remove_journals) as saving:
-            writer = TableWriter(self._folder, self._catalogue, names)
-            tables = writer.write(self._found.rows)
-            unused = set(TABLES) - set(names)
-            saving.replace([self._folder / f"{name}.parquet" for name in unused])
-            with new_file(self._folder / STATES, overwrite=True) as file:
-                json.dump(self._new_states(), file, indent=0, sort_keys=True, ensure_ascii=False)
-            with new_file(self._folder / MANIFEST, overwrite=True) as file:
-                json.dump(self._manifest(tables), file, indent=2, ensure_ascii=False)
-                file.write("\n")
+        new = self._folder / NEXT
+        new.mkdir()
+        tables = TableWriter(self._folder, self._catalogue, names).write(self._found.rows)
+        with new_file(new / STATES) as file:
+            json.dump(self._found.states(self._catalogue), file, indent=0, ensure_ascii=False)
+        with new_file(new / MANIFEST) as file:
+            json.dump(self._manifest(tables), file, indent=2, ensure_ascii=False)
+            file.write("\n")
+        with Stopping() as stopping, stopping.delayed():
+            (self._folder / PAGE).unlink(missing_ok=True)
+            publish_next(self._folder)
+            self._remove_journals()
+
+    def _remove_journals(self) -> None:
+        for journal in self._journals:
+            journal.remove()
+        self._journals = []
 
     def save_system(self, key: tuple[str, str], folder: Path) -> None:
         """Analyse one system again, and write tables, figures and a page."""
@@ -423,29 +461,18 @@ class _SurveyRun:
             battery.run(unwrap=self._settings.unwrap, progress=False, **self._settings.options)
             battery.save(folder, overwrite=True)
 
-    def _remove_journals(self) -> None:
-        for journal in self._journals:
-            journal.remove()
-
     def _is_same_survey(self) -> bool:
         """True if the earlier tables contain exactly the entries of the catalogue, in order."""
         assert self._earlier is not None
         facts = self._earlier.survey.facts
         same = facts["catalogue"]["digest"] == self._catalogue.digest
+        same &= facts["catalogue"]["folder"] == self._catalogue.folder
         return bool(same and facts["settings"]["digest"] == self._settings.digest)
-
-    def _new_states(self) -> dict[str, str]:
-        """Return the states of the files of all entries, by id and replica."""
-        return {
-            "\t".join(entry.key): self._found.state(entry)
-            or self._states.get("\t".join(entry.key), "")
-            for entry in self._catalogue.entries
-        }
 
     def _manifest(self, tables: Mapping[str, JsonObject]) -> JsonObject:
         settings = self._settings
         options = {
-            name: value if isinstance(value, int | str) else f"{value!r}"
+            name: value if isinstance(value, int | str | list) else f"{value!r}"
             for name, value in settings.options.items()
         }
         return {
@@ -467,75 +494,91 @@ class _SurveyRun:
         }
 
 
+@dataclass(frozen=True)
+class _Found:
+    """Results of one trajectory: their key, the state of its files, and where they are stored.
+
+    `place` is the journal, the offset of the record and the number in it; None in earlier tables.
+    """
+
+    key: str
+    state: str
+    place: tuple[Journal, int, int] | None = None
+
+    @property
+    def failed(self) -> bool:
+        """True for an error that may pass, such as a missing file."""
+        return self.key.endswith("-")
+
+    def is_current(
+        self, entry: SurveyEntry, settings: SurveySettings, *, unknown: bool = False
+    ) -> bool:
+        """True if the files are in the same state; `unknown` if their state is not known."""
+        state = state_of(entry, settings)
+        return self.state == state if state else unknown
+
+
 class _FoundResults:
-    """Results of all trajectories: of an earlier survey, and of journals."""
+    """Results of all trajectories with the same settings: of earlier tables, and of journals."""
 
     def __init__(self, settings: SurveySettings):
         self._settings = settings
         self._stored: StoredTables | None = None
-        self._keys: dict[tuple[str, str], str] = {}
-        self._states: dict[tuple[str, str], str] = {}
-        #: Journal, offset of the record and number in the record, by id and replica.
-        self._places: dict[tuple[str, str], tuple[Journal, int, int]] = {}
+        #: Results by id and replica, in the order in which they were read.
+        self._found: dict[tuple[str, str], list[_Found]] = {}
         self._record: tuple[tuple[str, int], list[SystemResults]] = ("", 0), []
+        #: True if a journal has results of any trajectory.
+        self.has_records = False
 
-    def add_stored(self, stored: StoredTables) -> None:
-        """Add the results of an earlier survey that were computed with the same settings."""
+    def add_stored(self, stored: StoredTables, states: Mapping[tuple[str, str], str]) -> None:
+        """Add the results of an earlier survey."""
         self._stored = stored
-        begin = f"{self._settings.digest}-"
-        self._keys = {
-            key: facts["key"]
-            for key, facts in stored.keys().items()
-            if facts["key"].startswith(begin)
-        }
+        for key, facts in stored.keys().items():
+            if facts["key"].startswith(f"{self._settings.digest}-"):
+                self._found[key] = [_Found(facts["key"], states.get(key, ""))]
 
     def read(self, journal: Journal) -> None:
         """Add the results in a journal."""
         for record in journal.records():
             self.add(journal, record)
 
-    def add(self, journal: Journal, record: bytes) -> int:
-        """Add the results in the last record of a journal; return the number of trajectories."""
-        found = _decode(journal, record)
-        for k, one in enumerate(found):
-            key = one.facts["id"], one.facts["replica"]
-            settings, _, content = one.facts["key"].partition("-")
-            if content and settings != self._settings.digest:
+    def add(self, journal: Journal, record: bytes) -> list[tuple[str, str]]:
+        """Add the results in the last record of a journal; return ids and replicas."""
+        systems = _decode(journal, record)
+        for k, one in enumerate(systems):
+            if not one.facts["key"].startswith(f"{self._settings.digest}-"):
                 continue
-            self._states[key] = one.facts["state"]
-            if not one.facts["unchanged"]:
-                self._keys[key] = one.facts["key"]
-                self._places[key] = journal, journal.size - len(record), k
-        return len(found)
+            self.has_records = True
+            found = self._found.setdefault((one.facts["id"], one.facts["replica"]), [])
+            place: tuple[Journal, int, int] | None = (journal, journal.size - len(record), k)
+            if one.facts["unchanged"]:
+                same = [other for other in found if other.key == one.facts["key"]]
+                if not same:
+                    continue
+                place = same[-1].place
+            found.append(_Found(one.facts["key"], one.facts["state"], place))
+        return [(one.facts["id"], one.facts["replica"]) for one in systems]
 
-    def key(self, entry: SurveyEntry) -> str:
-        """Return the key of the results of a trajectory; empty if there are none."""
-        return self._keys.get(entry.key, "")
+    def of(self, entry: SurveyEntry) -> _Found | None:
+        """Return the results of a trajectory: those of its present files, or the last ones."""
+        found = self._found.get(entry.key, [])
+        if len(found) > 1:
+            state = state_of(entry, self._settings)
+            found = [one for one in found if one.state == state] or found
+        return found[-1] if found else None
 
-    def state(self, entry: SurveyEntry) -> str:
-        """Return the state of the files when they were read by this run or its predecessors."""
-        return self._states.get(entry.key, "")
-
-    def has(self, entry: SurveyEntry) -> bool:
-        """True if there are results, or a failure, of a trajectory."""
-        return entry.key in self._keys
-
-    def has_new(self, entry: SurveyEntry) -> bool:
-        """True if a journal has results of a trajectory."""
-        return entry.key in self._states
-
-    @property
-    def has_records(self) -> bool:
-        """True if a journal has results of any trajectory."""
-        return bool(self._states)
+    def states(self, catalogue: SurveyCatalogue) -> list[tuple[str, str, str]]:
+        """Return id, replica, and the state of the files of each trajectory."""
+        pairs = ((entry, self.of(entry)) for entry in catalogue.entries)
+        return [(*entry.key, found.state) for entry, found in pairs if found is not None]
 
     def rows(self, entry: SurveyEntry) -> FoundRows:
         """Return the rows of one trajectory."""
-        place = self._places.get(entry.key)
-        if place is None:
+        found = self.of(entry)
+        if found is None or found.place is None:
             assert self._stored is not None
             return self._stored.rows(entry.key)
-        journal, offset, k = place
+        journal, offset, k = found.place
         if self._record[0] != (journal.path, offset):
             self._record = (journal.path, offset), decode(journal.read(offset))
         return rows_of(self._record[1][k])

@@ -6,6 +6,7 @@ a known layout.
 
 import csv
 import glob
+import itertools
 import os
 import re
 import tomllib
@@ -17,9 +18,10 @@ from paceline._util.digest import digest
 from paceline._util.files import is_address
 from paceline._util.json_object import JsonArray, JsonObject
 from paceline.analysis.survey_records import need_arrow
-from paceline.errors import UnsupportedError
+from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.hdf5 import mdcath
 from paceline.performance.number_format import joined
+from paceline.trajectory.addresses import source_name
 from paceline.trajectory.open import files_named
 
 #: Columns of a catalogue that have a meaning; all other columns are copied to the results.
@@ -29,7 +31,9 @@ KNOWN = ("id", "replica", "group", "topology", *TRAJECTORIES, DATASET)
 SEPARATOR = ";"
 #: Extensions of topologies that are looked for beside trajectories, in order of preference.
 TOPOLOGIES = (".tpr", ".psf", ".prmtop", ".parm7", ".top", ".gro", ".pdb", ".cif", ".mol2")
-_FIELD = re.compile(r"\{(\w+)\}")
+_FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
+#: Numbers in a table. Other texts that Python takes for numbers, such as 1e10 or 007, may be names.
+_WHOLE, _DECIMAL = re.compile(r"-?(0|[1-9]\d*)"), re.compile(r"[+-]?\d+\.\d*")
 
 
 @dataclass(frozen=True)
@@ -76,12 +80,8 @@ class SurveyCatalogue:
         """Digest of all entries."""
         return digest(
             *((*one.key, one.group, one.topology, one.trajectories) for one in self.entries),
-            *(sorted({**one.columns, **one.options}.items()) for one in self.entries),
+            *([*one.columns.items(), *one.options.items()] for one in self.entries),
         )
-
-    def path(self, name: str) -> str:
-        """Return the path or address of a file that an entry names."""
-        return name if is_address(name) else os.path.join(self.folder, name)
 
 
 def read_catalogue(
@@ -96,7 +96,9 @@ def read_catalogue(
     Raises `UnsupportedError` for a catalogue without entries, with a missing column, a value of a
     wrong type, or two entries of the same id and replica.
     """
-    name = os.fspath(source)
+    name = source_name(source)
+    if layout is not None and pattern is not None:
+        raise UnsupportedError("a catalogue has a pattern or a layout, not both")
     if layout is not None:
         if layout not in LAYOUTS:
             raise UnsupportedError(f"layout {layout!r}: expected one of {', '.join(LAYOUTS)}")
@@ -110,7 +112,10 @@ def read_catalogue(
         )
     else:
         folder = os.path.abspath(os.path.dirname(name))
-        rows = _rows_of(name)
+        try:
+            rows = _rows_of(name)
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise UnsupportedError(f"{name}: not a table in UTF-8: {error}") from None
         found = SurveyCatalogue(folder, [_entry(name, k, row) for k, row in enumerate(rows, 1)])
     if not found.entries:
         raise UnsupportedError(f"{name}: expected at least one trajectory, found none")
@@ -122,6 +127,12 @@ def _check_keys(name: str, entries: Sequence[SurveyEntry]) -> None:
     """Raise `UnsupportedError` if two entries have the same id and replica."""
     known: dict[tuple[str, str], int] = {}
     for number, entry in enumerate(entries, start=1):
+        for path in (entry.topology, *entry.trajectories):
+            if SEPARATOR in path or not path.isprintable():
+                raise UnsupportedError(
+                    f"{name}: row {number}: {path!r}: expected a file name of printable letters "
+                    f"without {SEPARATOR!r}: rename the file"
+                )
         if (before := known.setdefault(entry.key, number)) != number:
             raise UnsupportedError(
                 f"{name}: rows {before} and {number} have the same id and replica, "
@@ -137,8 +148,11 @@ def _rows_of(name: str) -> list[JsonObject]:
     if ending == ".toml":
         return _toml_rows(name)
     if ending == ".parquet":
-        parquet = need_arrow("parquet")
-        return parquet.read_table(name).to_pylist()
+        arrow, parquet = need_arrow(), need_arrow("parquet")
+        try:
+            return parquet.read_table(name).to_pylist()
+        except arrow.ArrowException as error:
+            raise UnsupportedError(f"{name}: not a Parquet table: {error}") from None
     raise UnsupportedError(
         f"{name}: expected a catalogue as .csv, .tsv, .toml or .parquet, or a folder with a pattern"
     )
@@ -147,8 +161,12 @@ def _rows_of(name: str) -> list[JsonObject]:
 def _text_rows(name: str, delimiter: str) -> list[JsonObject]:
     """Read rows of text; columns of numbers become numbers, except those with a meaning."""
     with open(name, encoding="utf-8-sig", newline="") as file:
-        lines = (line for line in file if not line.startswith("#"))
-        titles, *cells = [*csv.reader(lines, delimiter=delimiter)] or [[]]
+        lines = itertools.dropwhile(lambda line: line.startswith("#"), file)
+        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+    titles, *cells = rows or [[]]
+    titles = [title.strip() for title in titles]
+    if "" in titles:
+        raise UnsupportedError(f"{name}: column {titles.index('') + 1} has no title")
     for number, row in enumerate(cells, start=1):
         if len(row) != len(titles):
             raise UnsupportedError(
@@ -165,12 +183,13 @@ def _text_rows(name: str, delimiter: str) -> list[JsonObject]:
 
 
 def _numbers(cells: Sequence[str]) -> JsonArray:
-    """Convert a column to whole numbers or numbers if all cells allow it."""
-    for kind in (int, float):
-        try:
-            return [kind(cell) for cell in cells]
-        except ValueError:
-            continue
+    """Convert a column to whole numbers or decimals if all cells are such; empty ones are None."""
+    known = [cell for cell in cells if cell != ""]
+    for kind, pattern in ((int, _WHOLE), (float, _DECIMAL)):
+        if known and all(pattern.fullmatch(cell) or _WHOLE.fullmatch(cell) for cell in known):
+            if kind is int and not all(_WHOLE.fullmatch(cell) for cell in known):
+                continue
+            return [kind(cell) if cell != "" else None for cell in cells]
     return [*cells]
 
 
@@ -204,6 +223,8 @@ def _entry(name: str, number: int, row: object) -> SurveyEntry:
     trajectories = given.pop(several[0])
     if isinstance(trajectories, str):
         trajectories = [one.strip() for one in trajectories.split(SEPARATOR)]
+    if not isinstance(trajectories, list):
+        raise UnsupportedError(f"{where}: {several[0]}: expected a text, found {trajectories!r}")
     texts = {key: given.pop(key, "") for key in ("id", "topology", "replica", "group")}
     dataset = given.pop(DATASET, "")
     named = [*texts.items(), (DATASET, dataset), *((several[0], one) for one in trajectories)]
@@ -243,8 +264,9 @@ def _from_pattern(root: str, pattern: str, topology: str | None) -> SurveyCatalo
         )
     root = root.rstrip("/") if is_address(root) else os.path.abspath(root)
     matches = re.compile(_regular_expression(pattern))
+    fixed = root if is_address(root) else glob.escape(root)
     try:
-        paths = files_named(f"{root}/{_FIELD.sub('*', pattern)}")
+        paths = files_named(f"{fixed}/{_glob(pattern)}")
     except FileNotFoundError:
         paths = []
     entries = []
@@ -254,12 +276,18 @@ def _from_pattern(root: str, pattern: str, topology: str | None) -> SurveyCatalo
         if found is None:
             continue
         values = found.groupdict()
-        beside = topology.format(**values) if topology else _topology_beside(root, inner)
+        beside = _FIELD.sub(lambda one: values[one[1]], topology or "")  # noqa: B023
+        beside = beside or _topology_beside(root, inner)
         name, replica, group = (values.pop(key, "") for key in ("id", "replica", "group"))
         entries.append(SurveyEntry(name, beside, (inner,), replica, group, values))
     if not entries:
         raise UnsupportedError(f"{root}: no file matches the pattern {pattern!r}")
     return SurveyCatalogue(root, entries)
+
+
+def _glob(pattern: str) -> str:
+    """Return a pattern for `glob`, in which only stars and names in braces match anything."""
+    return "*".join(map(glob.escape, _FIELD.sub("*", pattern).split("*")))
 
 
 def _regular_expression(pattern: str) -> str:
@@ -305,20 +333,28 @@ def _mdcath_entries(source: str) -> SurveyCatalogue:
     is_folder = os.path.isdir(source)
     folder = os.path.abspath(source if is_folder else os.path.dirname(source))
     names = [os.path.abspath(name) for name in _hdf5_files(source, is_folder)]
-    entries = [
+    entries = [one for name in names for one in _mdcath_file(name, os.path.relpath(name, folder))]
+    return SurveyCatalogue(folder, entries)
+
+
+def _mdcath_file(path: str, name: str) -> list[SurveyEntry]:
+    """List the trajectories of a file; a damaged file is one entry, which fails with the reason."""
+    try:
+        found = mdcath.list_trajectories(path)
+    except DamagedFileError:
+        return [SurveyEntry(id=name, topology=name, trajectories=(name,))]
+    return [
         SurveyEntry(
             id=f"{one.domain}.{one.temperature}",
-            topology=f"{os.path.relpath(name, folder)}{mdcath.SEPARATOR}{one.atoms}",
-            trajectories=(os.path.relpath(name, folder),),
+            topology=f"{name}{mdcath.SEPARATOR}{one.atoms}",
+            trajectories=(name,),
             replica=one.replica,
             group=one.temperature,
             columns={"domain": one.domain, "temperature": int(one.temperature)},
             options={"dataset": one.positions, "dt": mdcath.INTERVAL},
         )
-        for name in names
-        for one in mdcath.list_trajectories(name)
+        for one in found
     ]
-    return SurveyCatalogue(folder, entries)
 
 
 def _hdf5_files(source: str, is_folder: bool) -> list[str]:

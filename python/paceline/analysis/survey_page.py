@@ -1,5 +1,6 @@
 """HTML page of a survey: the distribution of each quantity, with outliers, and all failures."""
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import new_file
+from paceline.analysis.survey_records import around_middle
 from paceline.analysis.survey_tables import MANIFEST, Survey
 from paceline.errors import warn
 from paceline.performance.figure_style import STYLE, has_matplotlib, styled
@@ -36,6 +38,8 @@ LEAST_SYSTEMS = 8
 #: Maximum numbers of outliers of a quantity, of quantities, of groups with a colour, of failures.
 MOST_OUTLIERS, MOST_QUANTITIES, MOST_GROUPS, MOST_FAILURES = 5, 60, 8, 50
 FIGURE_SIZE = (5.2, 2.9)
+#: Name of the folder of a page: the key of a trajectory.
+_KEY = re.compile("[0-9a-f]{16}-[0-9a-f]{16}")
 FOOTER = (
     "A distribution contains one mean of each system; the mean is that of the equilibrated frames. "
     f"Outliers are further than {FAR:g} standard deviations from the median of their group, where "
@@ -49,7 +53,8 @@ Key = tuple[str, str]
 class Distribution:
     """Means of one quantity in all systems.
 
-    `keys` are ids and replicas, and `groups` the groups of the systems.
+    `keys` are ids and replicas, and `groups` the groups of the systems. Angles (`kind`) are within
+    half a turn of their circular mean.
     """
 
     analysis: str
@@ -57,6 +62,7 @@ class Distribution:
     unit: str
     keys: Sequence[Key]
     groups: Sequence[str]
+    kind: str
     means: np.ndarray
     verdicts: Sequence[str]
 
@@ -98,9 +104,10 @@ class Distribution:
 
 def distributions(survey: Survey) -> list[Distribution]:
     """Collect the means of each quantity, in the order of the table."""
-    names = ("id", "replica", "group", "analysis", "quantity", "unit", "mean", "verdict")
+    names = ("id", "replica", "group", "analysis", "quantity", "unit", "mean", "verdict", "kind")
     columns = [survey.quantities[name].to_pylist() for name in names]
-    found: dict[tuple[str, str, str], list[tuple[str, str, str, str, str, str, float, str]]] = {}
+    Row = tuple[str, str, str, str, str, str, float, str, str]
+    found: dict[tuple[str, str, str], list[Row]] = {}
     for row in zip(*columns, strict=True):
         if np.isfinite(row[6]):
             found.setdefault(row[3:6], []).append(row)
@@ -109,7 +116,8 @@ def distributions(survey: Survey) -> list[Distribution]:
             *name,
             keys=[(row[0], row[1]) for row in rows],
             groups=[row[2] for row in rows],
-            means=np.array([row[6] for row in rows]),
+            kind=rows[0][8],
+            means=around_middle(np.array([row[6] for row in rows]), rows[0][8]),
             verdicts=[row[7] for row in rows],
         )
         for name, rows in found.items()
@@ -136,7 +144,7 @@ def save_pages(survey: Survey, most: int, save_system: Callable[[Key, Path], Non
     keys = dict(zip(_keys_of(survey), survey.systems["key"].to_pylist(), strict=True))
     links: dict[Key, str] = {}
     for key in farthest(found, most):
-        folder = survey.folder / PAGES / keys[key].rpartition("-")[2]
+        folder = survey.folder / PAGES / keys[key]
         try:
             if not (folder / PAGE).exists():
                 save_system(key, folder)
@@ -158,7 +166,7 @@ def _remove_others(folder: Path, kept: Iterable[str]) -> None:
     """Remove pages of systems that are no longer among the outliers."""
     names = {link.split("/")[1] for link in kept}
     for path in folder.glob("*") if folder.is_dir() else ():
-        if path.name not in names and (path / "battery.toml").exists():
+        if path.name not in names and _KEY.fullmatch(path.name):
             shutil.rmtree(path)
 
 
@@ -224,11 +232,16 @@ def _histogram(one: Distribution) -> "Figure":
     parts = list(_parts(one))
     kind: Literal["stepfilled", "step"] = "stepfilled" if len(parts) == 1 else "step"
     for name, values in parts:
-        axes.hist(values, edges.tolist(), histtype=kind, label=name, linewidth=1.2)
+        axes.hist(values, edges.tolist(), histtype=kind, label=_plain(name), linewidth=1.2)
     if len(parts) > 1:
         axes.legend(title="group")
-    axes.set(xlabel=one.label, ylabel="systems")
+    axes.set(xlabel=_plain(one.label), ylabel="systems")
     return figure
+
+
+def _plain(text: str) -> str:
+    """Return a text for a figure, without formulas between dollar signs."""
+    return text.replace("$", r"\$")
 
 
 def _parts(one: Distribution) -> Iterator[tuple[str, np.ndarray]]:

@@ -21,6 +21,7 @@ QUANTITY: Mapping[str, object] = {
     "analysis": "",
     "quantity": "",
     "unit": "",
+    "kind": "",
     "over": "",
     "n": 0,
     "mean": np.nan,
@@ -58,7 +59,7 @@ def encode(results: Sequence[SystemResults]) -> bytes:
     for one in results:
         systems.append({key: value for key, value in vars(one).items() if key != "numbers"})
         numbers += one.numbers
-    text = json.dumps(systems, ensure_ascii=False).encode()
+    text = json.dumps(systems).encode()
     parts = (np.ascontiguousarray(one, dtype="<f8").tobytes() for one in numbers)
     return b"".join([_LENGTH.pack(len(text)), text, *parts])
 
@@ -78,6 +79,15 @@ def decode(record: bytes, *, long: bool = True) -> list[SystemResults]:
                 one.numbers.append(numbers[at : at + n].reshape(n_columns, -1))
                 at += n
     return found
+
+
+def around_middle(values: np.ndarray, kind: str) -> np.ndarray:
+    """Return values without a jump: angles, degrees, within half a turn of their circular mean."""
+    if kind != "angle" or len(values) == 0:
+        return values
+    middle = np.degrees(np.angle(np.exp(1j * np.radians(values)).sum()))
+    shifted: np.ndarray = middle + (values - middle + 180.0) % 360.0 - 180.0
+    return shifted
 
 
 def need_arrow(module: str = "") -> ModuleType:

@@ -8,6 +8,7 @@ manifest `survey.json` lists the tables with their digests.
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
@@ -18,6 +19,7 @@ import numpy as np
 
 from paceline._util.files import new_file
 from paceline._util.json_object import JsonObject
+from paceline._util.os_calls import sync_folder
 from paceline.analysis.survey_catalogue import SEPARATOR, SurveyCatalogue, SurveyEntry
 from paceline.analysis.survey_records import QUANTITY, SystemResults, need_arrow
 from paceline.errors import FileChangedError, UnsupportedError
@@ -28,10 +30,13 @@ if TYPE_CHECKING:
 #: Name and version of the layout; the version increases when columns change.
 FORMAT = "paceline survey 1"
 MANIFEST = "survey.json"
-#: File with sizes and times of input files, by which a later run recognises unchanged files.
+#: File with digests of names, sizes and times of input files, by which a later run recognises
+#: unchanged files.
 STATES = "states.json"
+#: Folder of new tables, until all are complete.
+NEXT = ".next"
 #: Number of trajectories whose rows are one row group.
-WINDOW = 1000
+WINDOW = 200
 #: Types of the columns of each table, after the columns of the catalogue.
 TABLES: Mapping[str, Mapping[str, str]] = {
     "systems": {
@@ -67,8 +72,8 @@ TABLES: Mapping[str, Mapping[str, str]] = {
 }
 #: Tables with the columns of the catalogue; the others only have id and replica.
 WITH_COLUMNS = ("systems", "quantities", "failures")
-#: Tables that are made on request.
-LONG = ("series", "profiles")
+#: Tables that are made on request, and maximum number of their row groups in memory.
+LONG, MOST_LONG = ("series", "profiles"), 4
 
 
 class FoundRows(NamedTuple):
@@ -166,6 +171,8 @@ class Survey:
             Name of the table.
         """
         path, expected = self.path(name), self.facts["tables"][name]["sha256"]
+        if not path.exists():
+            raise FileChangedError(f"{path}: the table is missing; run the survey again")
         found = _digest_of(path)
         if found != expected:
             raise FileChangedError(
@@ -241,7 +248,30 @@ def read_manifest(folder: Path) -> JsonObject:
             f"{path}: expected {FORMAT!r}, found {version!r}: it belongs to another version of "
             "paceline; name another folder, or write a new survey (--overwrite)"
         )
+    if lacking := {"tables", "settings", "catalogue", "core", "paceline"} - found.keys():
+        raise UnsupportedError(f"{path}: expected the keys {', '.join(sorted(lacking))}")
     return found
+
+
+def publish_next(folder: Path) -> None:
+    """Move complete new tables to their names, also after a run was killed while it did so.
+
+    The manifest of the new tables is written last and moved last. Without it, they are incomplete
+    and are deleted.
+    """
+    new = folder / NEXT
+    if (new / MANIFEST).exists():
+        kept = json.loads((new / MANIFEST).read_text(encoding="utf-8"))["tables"]
+        for path in sorted(new.iterdir()):
+            if path.name != MANIFEST and not path.name.startswith("."):
+                path.replace(folder / path.name)
+        for name in TABLES.keys() - kept.keys():
+            (folder / f"{name}.parquet").unlink(missing_ok=True)
+        sync_folder(f"{folder}")
+        (new / MANIFEST).replace(folder / MANIFEST)
+        sync_folder(f"{folder}")
+    if new.exists():
+        shutil.rmtree(new)
 
 
 def _digest_of(path: Path) -> str:
@@ -266,7 +296,9 @@ def types_of(catalogue: SurveyCatalogue) -> dict[str, str]:
         found[name] = "string"
         if kinds <= {bool}:
             found[name] = "bool"
-        elif kinds <= {int}:
+        elif kinds <= {int} and all(
+            -(2**63) <= one.columns.get(name, 0) < 2**63 for one in catalogue.entries
+        ):
             found[name] = "int64"
         elif kinds <= {int, float}:
             found[name] = "double"
@@ -331,7 +363,7 @@ class TableWriter:
     def write(self, rows_of_entry: Callable[[SurveyEntry], FoundRows]) -> dict[str, JsonObject]:
         """Write the rows of all entries; return digest and number of rows of each table.
 
-        The files have their final names when the outer `saved_together` ends.
+        The files are in the folder of new tables until `publish_next` moves them.
         """
         arrow, parquet = need_arrow(), need_arrow("parquet")
         schemas = {name: schema_of(name, self._types) for name in self._names}
@@ -339,14 +371,16 @@ class TableWriter:
         with ExitStack() as files:
             outputs = {
                 name: files.enter_context(
-                    new_file(self._folder / f"{name}.parquet", overwrite=True, binary=True)
+                    new_file(self._folder / NEXT / f"{name}.parquet", overwrite=True, binary=True)
                 )
                 for name in self._names
             }
             hashes = {name: _Hashing(output) for name, output in outputs.items()}
             writers = {
-                name: parquet.ParquetWriter(
-                    arrow.PythonFile(hashes[name], mode="w"), schemas[name], compression="zstd"
+                name: files.enter_context(
+                    parquet.ParquetWriter(
+                        arrow.PythonFile(hashes[name], mode="w"), schemas[name], compression="zstd"
+                    )
                 )
                 for name in self._names
             }
@@ -487,12 +521,13 @@ class StoredTables:
 
 
 class _RowGroups:
-    """Rows of a Parquet file; the row group that was read last is kept."""
+    """Rows of a Parquet file. All row groups are kept, but only a few of a long table."""
 
     def __init__(self, survey: Survey, name: str):
         survey.check(name)
         self._path = survey.path(name)
-        self._last: tuple[int, pyarrow.Table] = (-1, None)
+        self._most = MOST_LONG if name in LONG else np.inf
+        self._kept: dict[int, pyarrow.Table] = {}
 
     @cached_property
     def _file(self) -> "pyarrow.parquet.ParquetFile":
@@ -508,7 +543,9 @@ class _RowGroups:
     def rows(self, begin: int, end: int) -> "pyarrow.Table":
         """Return some rows, which are in one row group."""
         number = int(np.searchsorted(self._begins, begin, side="right")) - 1
-        if self._last[0] != number:
-            self._last = number, self._file.read_row_group(number)
+        if number not in self._kept:
+            if len(self._kept) >= self._most:
+                del self._kept[next(iter(self._kept))]
+            self._kept[number] = self._file.read_row_group(number)
         first = int(self._begins[number])
-        return self._last[1].slice(begin - first, end - begin)
+        return self._kept[number].slice(begin - first, end - begin)

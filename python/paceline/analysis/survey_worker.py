@@ -4,12 +4,13 @@ import hashlib
 import io
 import json
 import os
+import re
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.digest import digest
+from paceline._util.files import is_address
 from paceline._util.json_object import JsonArray, JsonObject
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_file import toml_of
@@ -31,8 +33,8 @@ from paceline.contract.catalogue import catalogue
 from paceline.errors import PacelineError, warn
 from paceline.hdf5 import mdcath
 from paceline.performance.number_format import many
-from paceline.trajectory.addresses import local_copy
-from paceline.trajectory.open import cache_folder
+from paceline.trajectory.addresses import local_copy, source_name
+from paceline.trajectory.open import cache_folder, is_decoded
 
 if TYPE_CHECKING:
     from paceline.analysis.battery import Battery
@@ -40,6 +42,11 @@ if TYPE_CHECKING:
 
 #: Columns of residues, in one of which tables of residues have numbers.
 OF_RESIDUES = ("resid", "residue")
+#: Size of a trajectory file above which its blocks are distributed over the workers, and its
+#: content is identified by samples, bytes.
+LARGE = 2**29
+#: Extensions of topologies that may include other files.
+INCLUDING = (".top", ".itp")
 #: Beginning of a battery's warnings about analyses that a system does not allow.
 LEFT_OUT = "left out of the battery: "
 #: Maximum number of frames that were left out with a warning each.
@@ -69,7 +76,9 @@ class SurveySettings:
 
     def path(self, name: str) -> str:
         """Return the path or address of a file that an entry names."""
-        return os.path.join(self.folder, name) if "://" not in name else name
+        return (
+            name if is_address(source_name(name)) else os.path.join(self.folder, source_name(name))
+        )
 
 
 @cache
@@ -121,12 +130,13 @@ def analyse(item: SurveyItem, settings: SurveySettings, backend: object) -> Syst
                 _analyse_universe(universe, settings, backend, results)
         except Exception as error:  # an error of one trajectory does not end the survey
             _drop_universe()
-            results.failures.append(["", type(error).__name__, _sentence(error)])
+            _add_failure(results, "", error, settings)
         if _last.universe is not None and _attributes_of(_last.universe) != _last.attributes:
             # The next trajectory must not depend on attributes that this one has added.
             _drop_universe()
     known = [text for text in texts if not text.startswith(LEFT_OUT)]  # these are failures
-    results.warnings = [*(["", text] for text in known), *results.warnings]
+    rows = [*(["", text] for text in known), *results.warnings]
+    results.warnings = [[name, _one_line(text, settings)] for name, text in rows]
     return results
 
 
@@ -135,7 +145,7 @@ def facts_of(entry: SurveyEntry, settings: SurveySettings) -> JsonObject:
     return {
         "id": entry.id,
         "replica": entry.replica,
-        "key": "",
+        "key": f"{settings.digest}-",
         "unchanged": False,
         "state": state_of(entry, settings),
         "n_atoms": 0,
@@ -147,26 +157,35 @@ def facts_of(entry: SurveyEntry, settings: SurveySettings) -> JsonObject:
 
 
 def state_of(entry: SurveyEntry, settings: SurveySettings) -> str:
-    """Return sizes and modification times of the files; empty if they are not all local files."""
+    """Return names, sizes and times of the files; empty if they are not all local files."""
     topology = entry.topology
     if topology.endswith(f"/{mdcath.ATOMS}"):
         topology = topology.rpartition(mdcath.SEPARATOR)[0]
-    found = []
+    found: list[object] = [entry.topology, *entry.trajectories, sorted(entry.options.items())]
     for name in (topology, *entry.trajectories):
         try:
             known = os.stat(settings.path(name))
         except (OSError, ValueError):
             return ""
-        found.append(f"{known.st_size} {known.st_mtime_ns}")
-    return ", ".join(found)
+        found += [known.st_size, known.st_mtime_ns]
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:DIGITS]
 
 
-def _sentence(error: BaseException) -> str:
-    """Return the message of an error in one line."""
+def _add_failure(
+    results: SystemResults, name: str, error: BaseException, settings: SurveySettings
+) -> None:
+    """Add the row of an error; one that may pass, such as a full disk, leaves no key."""
     text = f"{error}"
     if not isinstance(error, PacelineError | OSError):
         text = f"{type(error).__name__}: {text}"
-    return " ".join(text.split())
+    if isinstance(error, OSError | MemoryError):
+        results.facts["key"] = f"{settings.digest}-"
+    results.failures.append([name, type(error).__name__, _one_line(text, settings)])
+
+
+def _one_line(text: str, settings: SurveySettings) -> str:
+    """Return a message in one line, with paths relative to the folder of the catalogue."""
+    return " ".join(text.replace(f"{settings.folder}{os.sep}", "").split())
 
 
 @contextmanager
@@ -215,13 +234,15 @@ def open_system(entry: SurveyEntry, settings: SurveySettings) -> "tuple[Universe
 
     names = [settings.path(name) for name in entry.trajectories]
     files = names if len(names) > 1 else names[0]
+    # Files of restarts repeat the last frame of the file before.
+    continuous = {"continuous": True} if len(names) > 1 and all(map(is_decoded, names)) else {}
     topology, content, options = _topology_of(entry, settings)
     if not content or content != _last.digest:
         _drop_universe()
         with _collected_warnings() as of_all:
-            universe = Universe(topology, files, **entry.options, **options)
+            universe = Universe(topology, files, **entry.options, **continuous, **options)
         with _collected_warnings() as of_trajectory:
-            universe.load_new(files, **entry.options)
+            universe.load_new(files, **entry.options, **continuous)
         _last.digest, _last.universe = content, universe
         _last.warnings = [text for text in of_all if text not in of_trajectory]
         _last.attributes = _attributes_of(universe)
@@ -230,7 +251,7 @@ def open_system(entry: SurveyEntry, settings: SurveySettings) -> "tuple[Universe
     else:
         assert _last.universe is not None
         universe = _last.universe
-        universe.load_new(files, **entry.options)
+        universe.load_new(files, **entry.options, **continuous)
     for text in _last.warnings:
         warn(text)
     of_files = content, _fingerprints(universe.trajectory), sorted(entry.options.items())
@@ -254,23 +275,55 @@ def _topology_of(entry: SurveyEntry, settings: SurveySettings) -> tuple[object, 
         return io.StringIO(text), content, {"topology_format": "PDB"}
     if entry.topology in entry.trajectories:
         return name, "", {}
-    path = local_copy(name, cache_folder())
-    return path, _digest_of(f"{path}"), {}
+    path = f"{local_copy(name, cache_folder())}"
+    # The extension determines the parser.
+    return path, f"{_digest_with_includes(path)}{os.path.splitext(path)[1]}", {}
+
+
+def _digest_with_includes(path: str) -> str:
+    """Digest the content of a topology, and of the files that a GROMACS topology includes."""
+    if os.path.splitext(path)[1].lower() not in INCLUDING:
+        return _digest_of(path)
+    found, waiting = {}, [path]
+    while waiting:
+        one = waiting.pop()
+        if one in found or not os.path.isfile(one):
+            continue
+        found[one] = _digest_of(one)
+        with open(one, encoding="utf-8", errors="replace") as file:
+            named = re.findall(r'^\s*#\s*include\s*["<](.+?)[">]', file.read(), re.MULTILINE)
+        waiting += [os.path.join(os.path.dirname(one), name) for name in named]
+    return hashlib.sha256(json.dumps(sorted(found.values())).encode()).hexdigest()
 
 
 def _digest_of(path: str) -> str:
     """Digest the content of a file."""
+    known = os.stat(path)
+    return _digest_of_state(path, known.st_size, known.st_mtime_ns)
+
+
+@lru_cache(maxsize=4)  # several trajectories may be in one file
+def _digest_of_state(path: str, size: int, time: int) -> str:
+    """Digest the content of a file of this size and modification time."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _fingerprints(trajectory: Frames) -> str:
-    """Return fingerprints of trajectory files; a digest of files that MDAnalysis reads."""
+    """Return a digest of each trajectory file; of large files and objects, their fingerprint.
+
+    A fingerprint contains samples of the file's content.
+    """
     chain = attribute_of(trajectory, "chain")
-    if chain is not None:
-        return ", ".join(file.fingerprint for file in chain.files)
-    names = attribute_of(trajectory, "filenames")
-    return ", ".join(map(_digest_of, [trajectory.filename] if names is None else names))
+    if chain is None:
+        names = attribute_of(trajectory, "filenames")
+        return ", ".join(map(_digest_of, [trajectory.filename] if names is None else names))
+    return ", ".join(
+        file.fingerprint
+        if is_address(file.path) or os.path.getsize(file.path) > LARGE
+        else _digest_of(file.path)
+        for file in chain.files
+    )
 
 
 def battery_of(universe: "Universe", settings: SurveySettings) -> "Battery":
@@ -283,16 +336,40 @@ def battery_of(universe: "Universe", settings: SurveySettings) -> "Battery":
     return Battery(settings.descriptions, universe, optional=True)
 
 
+def _batteries_of(
+    universe: "Universe", settings: SurveySettings, results: SystemResults
+) -> "list[Battery]":
+    """Make the battery of a system; if that fails, a battery of each analysis that is possible."""
+    try:
+        return [battery_of(universe, settings)]
+    except Exception as error:
+        if settings.descriptions is None or len(settings.descriptions) == 1:
+            raise
+        failed, found = error, []
+    several = SystemResults(dict(results.facts))
+    for name, one in settings.descriptions.items():
+        try:
+            found.append(battery_of(universe, replace(settings, descriptions={name: one})))
+        except Exception as error:
+            _add_failure(several, name, error, settings)
+    if not found:
+        raise failed
+    results.facts["key"] = several.facts["key"]
+    results.failures += several.failures
+    return found
+
+
 def _analyse_universe(
     universe: "Universe", settings: SurveySettings, backend: object, results: SystemResults
 ) -> None:
     """Run the battery on a Universe, and add rows to the results."""
     trajectory = universe.trajectory
     results.facts |= {"n_atoms": trajectory.n_atoms, "n_frames": trajectory.n_frames}
-    battery = battery_of(universe, settings)
-    analyses = _run(battery, settings, backend, results)
-    for name, reason in battery.left_out.items():
-        results.failures.append([name, "left out", " ".join(reason.split())])
+    analyses: dict[str, AnalysisBase] = {}
+    for battery in _batteries_of(universe, settings, results):
+        analyses |= _run(battery, settings, backend, results)
+        for name, reason in battery.left_out.items():
+            results.failures.append([name, "left out", _one_line(reason, settings)])
     for name, analysis in analyses.items():
         _add_rows(name, analysis, settings, results)
     first = next(iter(analyses.values()), None)
@@ -323,17 +400,20 @@ def _run(
         return battery.run(**run).analyses
     except Exception as error:
         failed = error
-    done, failures = {}, []
+    done: dict[str, AnalysisBase] = {}
     names = list(battery.analyses) if len(battery.analyses) > 1 else []
+    several = SystemResults(dict(results.facts))
     for name in names:
         try:
             one = type(battery)({name: battery.descriptions[name]}, battery.universe)
             done[name] = one.run(**run).analyses[name]
         except Exception as error:
-            failures.append([name, type(error).__name__, _sentence(error)])
-    if not done:
-        failures = [["", type(failed).__name__, _sentence(failed)]]
-    results.failures += failures
+            _add_failure(several, name, error, settings)
+    if done:
+        results.facts["key"] = several.facts["key"]
+        results.failures += several.failures
+    else:
+        _add_failure(results, "", failed, settings)
     return done
 
 
@@ -353,7 +433,11 @@ def _add_rows(
     if table is None:
         return
     if table.is_series:
-        for title, verdict in _verdicts(table).items():
+        verdicts = _verdicts(table)
+        if not verdicts and len(table.y) <= MOST_SERIES and _numeric(table):
+            reason = "its series have no means, because times do not increase from frame to frame"
+            results.failures.append([name, "not assessed", reason])
+        for title, verdict in verdicts.items():
             rows.append(_of_series(name, table, title, verdict))
     elif any(title in table.columns for title in OF_RESIDUES):
         rows += [_over_residues(name, table, title) for title in _numeric(table)]
@@ -394,6 +478,7 @@ def _of_series(analysis: str, table: Table, title: str, verdict: SeriesVerdict) 
         analysis,
         name,
         unit=unit,
+        kind=verdict.kind,
         over="frames",
         n=int(found.n_values),
         mean=float(found.mean),
@@ -417,6 +502,7 @@ def _over_residues(analysis: str, table: Table, title: str) -> JsonArray:
         analysis,
         name,
         unit=unit,
+        kind="linear",
         over="residues",
         n=len(known),
         mean=float(known.mean()) if len(known) else np.nan,

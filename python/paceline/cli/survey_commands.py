@@ -1,7 +1,7 @@
 """Command that analyses many trajectories and writes tables of all results (survey)."""
 
 import argparse
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -238,17 +238,23 @@ def _frames(args: argparse.Namespace) -> JsonObject:
         start, stop = (None if bound is None else int(bound[1]) for bound in bounds)
         step = None if args.step == 1 else args.step
         return {"start": start, "stop": stop, "step": step}
-    return {"frames": partial(_frames_in_time, *bounds, args.step, args.every)}
+    return {"frames": _FramesInTime(*bounds, args.step, args.every)}
 
 
-def _frames_in_time(
-    begin: Bound, end: Bound, step: int, every: float | None, trajectory: Frames
-) -> np.ndarray:
-    """Return the frames of a trajectory between two times, ps."""
-    from paceline.cli.analysis_steps import frames_of
+@dataclass(frozen=True)
+class _FramesInTime:
+    """Frames of a trajectory between two times, ps; the manifest records the fields."""
 
-    chosen = argparse.Namespace(begin=begin, end=end, step=step, every=every)
-    return frames_of(trajectory, chosen)
+    begin: Bound
+    end: Bound
+    step: int
+    every: float | None
+
+    def __call__(self, trajectory: Frames) -> np.ndarray:
+        """Return the numbers of the frames."""
+        from paceline.cli.analysis_steps import frames_of
+
+        return frames_of(trajectory, argparse.Namespace(**vars(self)))
 
 
 def _report(found: "Survey", *, as_json: bool) -> None:
@@ -283,21 +289,18 @@ def _report(found: "Survey", *, as_json: bool) -> None:
 
 def _summary(found: "Survey") -> list[JsonObject]:
     """Return mean and standard deviation of each quantity between trajectories."""
-    table = found.quantities.select(["analysis", "quantity", "unit", "mean"])
-    groups: dict[tuple[str, str, str], list[float]] = {}
-    for *name, mean in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        if np.isfinite(mean):
-            groups.setdefault((name[0], name[1], name[2]), []).append(mean)
+    from paceline.analysis.survey_page import distributions
+
     return [
         {
-            "analysis": analysis,
-            "quantity": quantity,
-            "unit": unit,
-            "systems": len(means),
-            "mean": float(np.mean(means)),
-            "standard deviation": float(np.std(means, ddof=1)) if len(means) > 1 else None,
+            "analysis": one.analysis,
+            "quantity": one.quantity,
+            "unit": one.unit,
+            "systems": len(one.means),
+            "mean": float(np.mean(one.means)),
+            "standard deviation": float(np.std(one.means, ddof=1)) if len(one.means) > 1 else None,
         }
-        for (analysis, quantity, unit), means in groups.items()
+        for one in distributions(found)
     ]
 
 
