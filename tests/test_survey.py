@@ -23,7 +23,7 @@ from paceline.analysis import survey as surveys
 from paceline.analysis import survey_records, survey_replay, survey_worker
 from paceline.analysis.battery import Battery
 from paceline.analysis.survey_catalogue import read_catalogue
-from paceline.analysis.survey_records import decode
+from paceline.analysis.survey_records import around_middle, decode
 from paceline.cli import main
 from paceline.errors import CheckpointError, FileChangedError, UnsupportedError, WorkerError
 
@@ -611,3 +611,183 @@ def test_replay_finds_a_changed_number(copied, tmp_path):
     shutil.copy(copied / "core" / "2" / "md.xtc", copied / "core" / "1" / "md.xtc")
     (difference,), n_systems = survey_replay.replay_survey(found.folder)
     assert difference == "core (1): its files have changed since the survey"
+
+
+def mean_rmsd(found, **where):
+    return [one["mean"] for one in rows_of(found.quantities, analysis="rmsd", **where)]
+
+
+def test_rows_that_point_to_another_file_are_computed_again(copied, tmp_path):
+    """The other file has the same size and time, as after unpacking an archive."""
+    names = ["lid/1/md.xtc", "lid/3/md.xtc"]
+    size = max((copied / name).stat().st_size for name in names)
+    for name in names:
+        with open(copied / name, "ab") as file:
+            file.write(bytes(size - (copied / name).stat().st_size))
+        os.utime(copied / name, ns=(1, 1))
+    for name in names:
+        path = catalogue(copied, [("a", "lid/top.pdb", name)])
+        found = paceline.survey(path, tmp_path / "out", battery=BATTERY, backend="serial")
+        fresh = paceline.survey(path, tmp_path / name[4], battery=BATTERY, backend="serial")
+        assert mean_rmsd(found) == mean_rmsd(fresh)
+
+
+def test_a_changed_byte_anywhere_is_noticed(copied, tmp_path):
+    """A fingerprint of a trajectory contains samples of a large file; all of it is compared."""
+    path = copied / "lid" / "1" / "md.xtc"
+    path.write_bytes(path.read_bytes() * 20)
+    found = paceline.survey(
+        copied / "lid", tmp_path / "out", pattern="{id}/md.xtc", battery=BATTERY, backend="serial"
+    )
+    before = [one["key"] for one in rows_of(found.systems, id="1")]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3 + 1000] ^= 1
+    path.write_bytes(data)
+    found = paceline.survey(
+        copied / "lid", tmp_path / "out", pattern="{id}/md.xtc", battery=BATTERY, backend="serial"
+    )
+    assert [one["key"] for one in rows_of(found.systems, id="1")] != before
+
+
+@pytest.mark.parametrize("value", [np.ones(3), object(), {"a": 1}])
+def test_parameters_that_no_file_records_are_refused(value, deposit, tmp_path):
+    with pytest.raises(UnsupportedError, match="are texts, numbers and lists of these"):
+        run(deposit, tmp_path / "out", battery={"rmsd": {"weights": value}})
+
+
+@pytest.mark.parametrize("n_moved", [0, 1, 4, 7])
+def test_a_kill_while_tables_are_moved_is_repaired(n_moved, copied, tmp_path, monkeypatch):
+    run(copied, tmp_path / "out")
+    shutil.copytree(copied / "lid" / "3", copied / "lid" / "4")
+    moves = []
+
+    def replace(self, target):
+        if len(moves) == n_moved:
+            raise KeyboardInterrupt
+        moves.append(target)
+        os.replace(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", replace)
+        with pytest.raises(KeyboardInterrupt):
+            run(copied, tmp_path / "out")
+    seen = count_analyses(monkeypatch)
+    found = run(copied, tmp_path / "out")
+    assert seen == []
+    assert content(found.folder) == content(run(copied, tmp_path / "fresh").folder)
+    assert not (tmp_path / "out" / ".next").exists()
+
+
+def test_a_deleted_table_is_written_again(copied, tmp_path):
+    found = run(copied, tmp_path / "out")
+    before = content(found.folder)
+    found.path("quantities").unlink()
+    assert content(run(copied, tmp_path / "out").folder) == before
+
+
+def test_shards_of_changed_files_are_not_merged(copied, tmp_path):
+    for number in (1, 2):
+        run(copied, tmp_path / "out", shard=(number, 2))
+    shutil.copy(copied / "core" / "2" / "md.xtc", copied / "core" / "1" / "md.xtc")
+    with pytest.raises(UnsupportedError, match=r"1 result of 6 are missing \(core \(1\)\)"):
+        run(copied, tmp_path / "out", merge=True)
+    for number in (1, 2, 3):
+        run(copied, tmp_path / "out", shard=(number, 3))
+    found = run(copied, tmp_path / "out", merge=True)
+    assert content(found.folder) == content(run(copied, tmp_path / "fresh").folder)
+
+
+def test_shards_with_failures_are_merged_again(copied, tmp_path):
+    (copied / "core" / "2" / "md.xtc").write_bytes(b"no trajectory")
+    for number in (1, 2):
+        run(copied, tmp_path / "out", shard=(number, 2))
+    first = content(run(copied, tmp_path / "out", merge=True).folder)
+    assert content(run(copied, tmp_path / "out", merge=True).folder) == first
+
+
+def test_shards_replace_a_survey_of_others(copied, tmp_path):
+    other = catalogue(copied, [("x", "lid/top.pdb", "lid/1/md.xtc")])
+    paceline.survey(other, tmp_path / "out", battery=BATTERY, backend="serial")
+    for number in (1, 2):
+        run(copied, tmp_path / "out", shard=(number, 2), overwrite=True)
+    found = run(copied, tmp_path / "out", merge=True, overwrite=True)
+    assert len(found.systems) == 6
+
+
+def test_included_topologies_are_part_of_the_key(tmp_path):
+    (tmp_path / "a.itp").write_text('#include "b.itp"\n')
+    (tmp_path / "b.itp").write_text("[ moleculetype ]\n")
+    before = survey_worker._digest_with_includes(f"{tmp_path / 'a.itp'}")
+    (tmp_path / "b.itp").write_text("[ moleculetype ]\nother 3\n")
+    assert survey_worker._digest_with_includes(f"{tmp_path / 'a.itp'}") != before
+
+
+def test_an_invalid_selection_does_not_fail_the_other_analyses(deposit, tmp_path):
+    battery = {"rmsd": {"select": "nam CA"}, "gyration": {"select": "name CA"}}
+    found = run(deposit, tmp_path / "out", battery=battery)
+    assert {one["analysis"] for one in found.failures.to_pylist()} == {"rmsd"}
+    assert len(rows_of(found.quantities, analysis="gyration")) == 6
+
+
+def test_errors_that_may_pass_are_tried_again(deposit, tmp_path, monkeypatch):
+    original, failed = Battery.run, []
+
+    def full_disk(self, **options):
+        if not failed:
+            failed.append(True)
+            raise OSError(28, "No space left on device")
+        return original(self, **options)
+
+    monkeypatch.setattr(Battery, "run", full_disk)
+    found = run(deposit, tmp_path / "out", battery={"rmsd": {"select": "name CA"}})
+    assert len(found.failures) == 1
+    found = run(deposit, tmp_path / "out", battery={"rmsd": {"select": "name CA"}})
+    assert len(found.failures) == 0
+    assert len(mean_rmsd(found)) == 6
+
+
+def test_a_damaged_mdcath_file_is_a_failure(mdcath, tmp_path):
+    (mdcath.parent / "mdcath_dataset_cut.h5").write_bytes(mdcath.read_bytes()[:2000])
+    found = run(mdcath.parent, tmp_path / "out", pattern=None, layout="mdcath")
+    assert [one["id"] for one in found.failures.to_pylist()] == ["mdcath_dataset_cut.h5"]
+    assert len(mean_rmsd(found)) == 2
+
+
+def test_angles_of_systems_are_compared_on_the_circle():
+    found = around_middle(np.array([-179.0, 178.0, 179.5, -170.0]), "angle")
+    assert np.ptp(found) == pytest.approx(12.0)
+    assert around_middle(np.array([-179.0, 178.0]), "linear").tolist() == [-179.0, 178.0]
+
+
+def test_numbers_of_csv_catalogues(tmp_path):
+    titles = ("id", "topology", "trajectory", "whole", "decimal", "code", "zeros", "gap")
+    rows = [
+        ("a", "t", "x", "1", "2.5", "1e10", "007", ""),
+        ("b", "t", "y", "2", "3", "x", "1", "4"),
+    ]
+    path = catalogue(tmp_path, rows, titles=titles)
+    found = read_catalogue(path).entries
+    assert dict(found[0].columns) == {"whole": 1, "decimal": 2.5, "code": "1e10", "zeros": "007"}
+    assert found[1].columns["gap"] == 4
+    path.write_text("# from a table\n" + path.read_text() + "\n\n")
+    assert read_catalogue(path).entries == found
+
+
+@pytest.mark.parametrize("name", ["odd [1]", "what?", "a*b"])
+def test_folders_with_special_characters(name, copied, tmp_path):
+    folder = shutil.copytree(copied, tmp_path / name)
+    found = read_catalogue(folder, pattern="{id}/{replica}/md.xtc")
+    assert len(found.entries) == 6
+    address = (folder / "x").as_uri()[:-2]
+    assert read_catalogue(address, pattern="{id}/{replica}/md.xtc").entries == found.entries
+
+
+def test_names_in_figures_are_not_formulas(copied, tmp_path):
+    rows = [(f"{k}", "lid/top.pdb", f"lid/{k}/md.xtc", "$x_{$") for k in (1, 2)]
+    path = catalogue(copied, rows, titles=("id", "topology", "trajectory", "group"))
+    battery = {"rmsd": {"select": "name CA"}}
+    found = paceline.survey(path, tmp_path / "o", battery=battery, backend="serial", pages=1)
+    assert "Survey of 2 systems" in (found.folder / "index.html").read_text(encoding="utf-8")
+    # A page that a later run does not write is removed with the tables that it shows.
+    paceline.survey(path, tmp_path / "o", battery=battery, backend="serial", step=2)
+    assert not (found.folder / "index.html").exists()

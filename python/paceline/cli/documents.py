@@ -392,6 +392,26 @@ class ReplayDocument(Document):
     not_checked: Annotated[int, "number of results that could not be checked"]
 
 
+class QuantityOfSurvey(TypedDict):
+    """Quantity of a survey, with its mean between systems."""
+
+    analysis: str
+    quantity: str
+    unit: Unit
+    systems: Annotated[int, "number of systems with a mean"]
+    mean: Annotated[float, "mean of the systems' means; of angles the circular mean"]
+    standard_deviation: Annotated[float | None, "of the systems' means"]
+
+
+class SurveyDocument(Document):
+    """Document of `paceline survey`."""
+
+    folder: FileName
+    tables: Annotated[dict[str, int], "number of rows of each table; empty for a shard"]
+    quantities: NotRequired[list[QuantityOfSurvey]]
+    shard: NotRequired[Annotated[tuple[int, int], "number of the shard, and of all shards"]]
+
+
 class PlotDocument(Document):
     """Document of `paceline plot`."""
 

@@ -157,7 +157,7 @@ def _add_output(parser: CommandParser) -> None:
         action="store_true",
         help="compute everything again; replace a survey of another catalogue",
     )
-    add_json_argument(parser.section("output"))
+    add_json_argument(parser.section("output"), "SurveyDocument")
 
 
 def _add_workers(parser: CommandParser) -> None:
@@ -276,7 +276,7 @@ def _report(found: "Survey", *, as_json: bool) -> None:
     if as_json:
         print_json("survey", folder=f"{found.folder}", tables=tables, quantities=rows)
         return
-    titles = ("analysis", "quantity", "unit", "systems", "mean", "standard deviation")
+    titles = ("analysis", "quantity", "unit", "systems", "mean", "standard_deviation")
     cells = [
         [
             f"{row[title]:.4g}" if isinstance(row[title], float) else f"{row[title]}"
@@ -284,7 +284,8 @@ def _report(found: "Survey", *, as_json: bool) -> None:
         ]
         for row in rows
     ]
-    print(*aligned([titles, *cells], left=3), sep="\n", flush=True)
+    heads = [title.replace("_", " ") for title in titles]
+    print(*aligned([heads, *cells], left=3), sep="\n", flush=True)
 
 
 def _summary(found: "Survey") -> list[JsonObject]:
@@ -298,7 +299,7 @@ def _summary(found: "Survey") -> list[JsonObject]:
             "unit": one.unit,
             "systems": len(one.means),
             "mean": float(np.mean(one.means)),
-            "standard deviation": float(np.std(one.means, ddof=1)) if len(one.means) > 1 else None,
+            "standard_deviation": float(np.std(one.means, ddof=1)) if len(one.means) > 1 else None,
         }
         for one in distributions(found)
     ]
