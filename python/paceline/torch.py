@@ -104,7 +104,7 @@ class FrameDataset:
         if len(batch["samples"]) == 0:
             raise DamagedFileError(
                 f"sample {samples} cannot be read, and a single sample cannot be left out: read "
-                "batches, as loader() does"
+                "batches, as the loader does"
             )
         return {name: values[0] for name, values in _as_tensors(batch).items()}
 
