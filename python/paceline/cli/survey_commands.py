@@ -271,10 +271,14 @@ def _report(found: "Survey", *, as_json: bool) -> None:
         answer.say(f"failed: {where}: {shortened(one['message'])}")
     if len(failures) > MOST_SHOWN:
         answer.say(f"{many(len(failures) - MOST_SHOWN, 'further failure')} in failures.parquet")
-    answer.say(f"wrote {', '.join(f'{found.path(name)}' for name in tables)}")
+    written = [f"{found.path(name)}" for name in tables]
+    if (page := found.folder / "index.html").exists():
+        written.append(f"{page}")
+    answer.say(f"wrote {', '.join(written)}")
     rows = _summary(found)
     if as_json:
-        print_json("survey", folder=f"{found.folder}", tables=tables, quantities=rows)
+        facts = {"folder": f"{found.folder}", "tables": tables, "quantities": rows}
+        print_json("survey", **facts, written=written)
         return
     titles = ("analysis", "quantity", "unit", "systems", "mean", "standard_deviation")
     cells = [
