@@ -791,3 +791,35 @@ def test_names_in_figures_are_not_formulas(copied, tmp_path):
     # A page that a later run does not write is removed with the tables that it shows.
     paceline.survey(path, tmp_path / "o", battery=battery, backend="serial", step=2)
     assert not (found.folder / "index.html").exists()
+
+
+def forged(copied, tmp_path, key, value):
+    """Return a survey whose manifest somebody has changed."""
+    found = run(copied, tmp_path / "out")
+    manifest = found.folder / "survey.json"
+    about = json.loads(manifest.read_text())
+    about["settings"][key] = value
+    manifest.write_text(json.dumps(about))
+    return found.folder
+
+
+def test_replay_of_a_forged_survey_writes_nothing(copied, tmp_path):
+    target = tmp_path / "target.xtc"
+    target.write_text("precious")
+    text = f"[x]\nanalysis = 'convert.Write'\npath = '{target}'\noverwrite = true\n"
+    differences, _ = survey_replay.replay_survey(forged(copied, tmp_path, "battery", text))
+    assert differences
+    assert target.read_text() == "precious"
+
+
+def test_replay_of_a_forged_survey_reads_no_checkpoint(copied, tmp_path):
+    folder = forged(copied, tmp_path, "options", {"checkpoint": "x"})
+    with pytest.raises(UnsupportedError, match="unknown option 'checkpoint'"):
+        survey_replay.replay_survey(folder)
+
+
+def test_replay_of_a_survey_whose_files_are_missing(copied, tmp_path):
+    found = run(copied, tmp_path / "out")
+    shutil.rmtree(copied / "core")
+    with pytest.raises(UnsupportedError, match="cannot be computed now"):
+        survey_replay.replay_survey(found.folder)

@@ -128,7 +128,10 @@ class FrameDataset:
         mapping of str to numpy.ndarray or torch.Tensor
             Arrays of the batch by name.
         """
-        numbers = np.asarray(samples, dtype=np.int64)
+        numbers = np.asarray(samples)
+        if numbers.size and numbers.dtype.kind not in "iu":
+            raise TypeError(f"samples: expected whole numbers, found an array of {numbers.dtype}")
+        numbers = numbers.astype(np.int64)
         numbers = np.where(numbers < 0, numbers + len(self), numbers)
         if _torch().utils.data.get_worker_info() is None:
             return self.batches.read(numbers).arrays()

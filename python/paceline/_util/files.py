@@ -333,6 +333,11 @@ def confine_to(folder: str | os.PathLike, *, stores: bool) -> None:
     _folder, _may_use_stores = os.path.realpath(folder), stores
 
 
+def is_confined() -> bool:
+    """True if this process may only use the files of a folder."""
+    return _folder is not None
+
+
 def is_address(path: str | os.PathLike) -> bool:
     """Return true if a path is the address of an object in a store or on a server.
 

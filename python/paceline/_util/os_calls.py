@@ -331,6 +331,11 @@ def end_process_after(seconds: int) -> None:
     signal.alarm(seconds)
 
 
+def signal_group(process: int, number: int | None = None) -> None:
+    """Send a signal, or kill, a process that leads a group, and its children."""
+    os.killpg(process, signal.SIGKILL if number is None else number)
+
+
 def kill_session() -> None:
     """Kill this process and all processes of its session."""
     os.killpg(0, signal.SIGKILL)

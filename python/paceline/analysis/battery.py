@@ -614,6 +614,16 @@ def _summaries_in(folder: Path) -> list[Path]:
     return [folder / name for name in (*TABLES, *profiles)] if "groups" in found else []
 
 
+def check_writes_nothing(
+    analyses: Mapping[str, AnalysisBase] | Mapping[tuple[str, int, str], AnalysisBase],
+) -> None:
+    """Raise `UnsupportedError` if an analysis writes a file, such as a trajectory."""
+    for name, one in analyses.items():
+        files = [path for path in (*one.outputs, vars(one).get("filename")) if path is not None]
+        if files:
+            raise UnsupportedError(f"[{name}] writes {files[0]}: only tables are computed here")
+
+
 def check_descriptions(descriptions: Mapping[str, Description]) -> None:
     """Raise `UnsupportedError` for an unknown analysis or parameter, without a system."""
     for name, description in descriptions.items():

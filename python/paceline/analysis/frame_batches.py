@@ -349,7 +349,10 @@ class FrameBatches:
         DamagedFileError
             A frame cannot be read, and `on_error` is "raise"; other errors are those of `epoch`.
         """
-        return self._reader.read(np.asarray(samples, dtype=np.int64), allocate)
+        numbers = np.asarray(samples)
+        if numbers.size and numbers.dtype.kind not in "iu":
+            raise TypeError(f"samples: expected whole numbers, found an array of {numbers.dtype}")
+        return self._reader.read(numbers.astype(np.int64), allocate)
 
 
 @dataclass(frozen=True)

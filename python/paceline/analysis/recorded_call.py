@@ -220,8 +220,10 @@ def unpack(packed: object) -> np.ndarray:
         return first + step * np.arange(_few(n))
     assert isinstance(packed, dict)
     if "ranges" in packed:
-        n = sum(int(last) - int(first) + 1 for first, last in packed["ranges"])
-        _few(n)
+        lengths = [int(last) - int(first) + 1 for first, last in packed["ranges"]]
+        if min(lengths, default=1) < 1:
+            raise ValueError("a range of indices ends before it begins")
+        _few(sum(lengths))
         return np.concatenate([np.arange(int(a), int(b) + 1) for a, b in packed["ranges"]])
     n, kind = _few(int(packed["n"])), packed["dtype"]
     if kind not in KINDS:

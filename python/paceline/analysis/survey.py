@@ -169,6 +169,7 @@ def survey(
     --------
     >>> import tempfile
     >>> from pathlib import Path
+    >>> import paceline
     >>> from MDAnalysisTests.datafiles import PSF, DCD, DCD2
     >>> folder = Path(tempfile.mkdtemp())
     >>> rows = ["id,topology,trajectory", f"closed,{PSF},{DCD}", f"open,{PSF},{DCD2}"]

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 #: Seed of the sample, so that everyone who repeats a replay checks the same systems.
 SEED = 0
+#: Options of a run that a manifest may have, and options of a Universe that a table may have. A
+#: survey may come from somebody else: other options would write files.
+OPTIONS, OF_UNIVERSE = ("start", "stop", "step", "on_error"), ("dataset", "dt")
 #: Columns that name a row in a message.
 NAMES = ("analysis", "quantity", "x", "frame", "message")
 
@@ -71,6 +74,11 @@ def settings_of(survey: Survey) -> SurveySettings:
             f"{survey.folder}: its frames were chosen by time or by a function: run the survey "
             "again into another folder, and compare the tables"
         )
+    unknown = recorded["options"].keys() - OPTIONS
+    if unknown:
+        raise UnsupportedError(
+            f"{survey.folder}: its manifest has an unknown option {sorted(unknown)[0]!r}"
+        )
     text = recorded["battery"]
     tables = survey.facts["tables"]
     settings = SurveySettings(
@@ -93,16 +101,27 @@ def entries_of(survey: Survey) -> list[SurveyEntry]:
             tuple(row["trajectory"].split(SEPARATOR)),
             row["replica"],
             row["group"],
-            options=json.loads(row["options"] or "{}"),
+            options=_options(row),
         )
         for row in survey.systems.to_pylist()
     ]
 
 
+def _options(row: JsonObject) -> JsonObject:
+    """Return the options of a system; raise `UnsupportedError` for others than a survey writes."""
+    found = json.loads(row["options"] or "{}")
+    if not isinstance(found, dict) or not found.keys() <= set(OF_UNIVERSE):
+        raise UnsupportedError(f"{row['id']}: unexpected options of a trajectory: {row['options']}")
+    return found
+
+
 def compare(entry: SurveyEntry, stored: FoundRows, found: FoundRows) -> list[str]:
     """Describe the first difference of each table of one system."""
     was, now = (one["key"].rpartition("-")[2] for one in (stored.facts, found.facts))
-    if was != now and was and now:
+    if was and not now:
+        reason = found.failure or "an error that may pass"
+        raise UnsupportedError(f"{entry.name}: it cannot be computed now: {reason}")
+    if was != now and was:
         return [f"{entry.name}: its files have changed since the survey"]
     differences = []
     for name in TABLES:

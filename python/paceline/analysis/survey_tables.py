@@ -85,6 +85,12 @@ class FoundRows(NamedTuple):
     facts: JsonObject
     tables: Mapping[str, "pyarrow.Table"]
 
+    @property
+    def failure(self) -> str:
+        """Message of the first failure; empty if there is none."""
+        found = self.tables.get("failures")
+        return "" if found is None else f"{found['message'][0].as_py()}"
+
 
 class Survey:
     """Tables of a finished survey.

@@ -329,8 +329,17 @@ def _fingerprints(trajectory: Frames) -> str:
 def battery_of(universe: "Universe", settings: SurveySettings) -> "Battery":
     """Make the battery of a system, without the analyses for which it lacks data."""
     # Deferred: the process that distributes the work makes no battery.
-    from paceline.analysis.battery import Battery
+    from paceline.analysis.battery import Battery, check_writes_nothing
 
+    battery = _battery_of(Battery, universe, settings)
+    check_writes_nothing(battery.analyses)
+    return battery
+
+
+def _battery_of(
+    Battery: "type[Battery]", universe: "Universe", settings: SurveySettings
+) -> "Battery":
+    """Make the given or the default battery."""
     if settings.descriptions is None:
         return Battery.default(universe)
     return Battery(settings.descriptions, universe, optional=True)

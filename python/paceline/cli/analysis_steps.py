@@ -460,12 +460,12 @@ def _further(
 
 def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> None:
     """Run a battery and write all results into the requested folder."""
-    from paceline.analysis.battery import Battery
+    from paceline.analysis.battery import Battery, check_writes_nothing
     from paceline.analysis.crate import write_crate
 
     check_style(args.style)
     if args.only_tables:
-        _refuse_other_files(battery)
+        check_writes_nothing(battery.analyses)
     outputs = battery.outputs(args.output)
     crate = [args.output / METADATA] if args.crate else []
     check_distinct(args.report, args.checkpoint, args.tee, *outputs)
@@ -519,14 +519,6 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
         print(page)
     if error is not None:
         raise error
-
-
-def _refuse_other_files(battery: "Battery | Replicas") -> None:
-    """Raise an error if an analysis writes a file besides its tables."""
-    for name, one in battery.analyses.items():
-        files = [*one.outputs, vars(one).get("filename")]
-        if files[0] is not None:
-            raise UnsupportedError(f"[{name}] writes {files[0]}: only tables are computed again")
 
 
 def run_analysis(

@@ -11,7 +11,7 @@ from paceline.cli.parser import CommandParser, FileForm
 from paceline.errors import UnsupportedError
 
 #: Commands that are not tools: they do not end, use the whole machine, or are for clients.
-NO_TOOLS = ("bench", "mcp", "relay", "schema")
+NO_TOOLS = ("bench", "mcp", "relay", "schema", "survey")
 #: Sections of options that tools lack.
 _SECTIONS_LEFT_OUT = ("figure", "while the simulation runs", "other options")
 #: Options that tools lack: they change the output, or choose workers, or the run is repeated.

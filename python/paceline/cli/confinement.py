@@ -28,7 +28,7 @@ MOST_MATCHES = 100_000
 _URL = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):/")
 #: Folders of the system from which Python's libraries read.
 _OF_SYSTEM = (
-    *("/usr", "/lib", "/lib64", "/bin", "/opt", "/proc", "/sys", "/dev", "/System", "/Library"),
+    *("/usr", "/lib", "/lib64", "/bin", "/proc", "/sys", "/dev", "/System", "/Library"),
     *("/etc/fonts", "/etc/localtime", "/etc/os-release", "/etc/mime.types"),
 )
 #: Files of the system that contain secrets.
@@ -101,7 +101,9 @@ class _Watch:
         configured = os.environ.get("MPLCONFIGDIR")
         own += [os.path.realpath(path) for path in (*caches, configured) if path]
         package = Path(__file__).resolve().parents[1]
-        installed = [sys.prefix, sys.base_prefix, sys.exec_prefix, f"{package}", *sys.path]
+        installed = [sys.prefix, sys.base_prefix, sys.exec_prefix, f"{package}"]
+        # The folder in which the server was started may be a home: only packages are readable.
+        installed += [path for path in sys.path if "site-packages" in Path(path).parts]
         installed += [os.path.realpath(path) for path in installed if path]
         shared: list[str | Path] = [
             *_OF_SYSTEM,

@@ -29,6 +29,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from paceline._core import __version__
+from paceline._util.os_calls import signal_group
 from paceline.cli.command_tools import CommandTool, shared_options
 from paceline.cli.confinement import check_argument
 from paceline.cli.documents import ProgressState
@@ -236,9 +237,9 @@ async def _read_all(stream: asyncio.StreamReader) -> bytes | None:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """End a command as Ctrl-C does, so that it removes its temporary files; then kill it."""
-    for number in (signal.SIGINT, signal.SIGKILL):
+    for number in (signal.SIGINT, None):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+            signal_group(process.pid, number)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), PATIENCE)
             return

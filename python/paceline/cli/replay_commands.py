@@ -20,7 +20,7 @@ from paceline._util.launcher import BAD_ARGUMENTS, FAILED
 from paceline.cli.command_line import modules, parser_of, resolve_addresses
 from paceline.cli.options import add_json_argument, add_thread_argument, positive, print_json
 from paceline.cli.parser import CommandParser, Commands, resolve_files
-from paceline.errors import PacelineError, UnsupportedError
+from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from paceline.analysis.replay import Check, ResultFile
@@ -192,12 +192,14 @@ def _item(path: Path) -> Item:
 
     try:
         facts = ResultFile.read(path).facts
-    except (PacelineError, OSError):
+    except Exception:
         facts = {}  # the check reports the error
     command = facts.get(COMMAND)
     if command in (None, IN_PYTHON):
         return Item(os.fspath(path), path, (os.fspath(path),), _check_call)
-    return Item(os.fspath(path), path, (f"{command}", facts.get(FOLDER, "")), _check_command)
+    # Commands of several projects may have the same words: each runs for the results of a folder.
+    job = f"{command}", facts.get(FOLDER, ""), os.path.realpath(path.parent)
+    return Item(os.fspath(path), path, job, _check_command)
 
 
 def _folder(path: Path) -> list[Item]:
@@ -249,7 +251,7 @@ def _checked(items: Sequence[Item], options: Options) -> "list[Check]":
 
     try:
         return items[0].again(items, options)
-    except (PacelineError, OSError, ValueError, IndexError, ImportError) as error:
+    except Exception as error:  # a file may contain anything, and must not end the check of others
         reason = one_line(error, {})
         return [Check(item.name, "not checked", reasons=[reason]) for item in items]
 
@@ -276,9 +278,11 @@ def _check_call(items: Sequence[Item], options: Options) -> "list[Check]":
 
 def _locate(result: Path, options: Options, folder: str, found: list[str], name: str) -> str:
     """Find a file that a result names; note in `found` where it is, if not under this name."""
-    folders = [Path(folder), *([options.files] if options.files else []), result.parent]
-    for base in dict.fromkeys([Path(), *folders]):
+    folders = [Path(folder), result.parent, *([options.files] if options.files else [])]
+    for base in dict.fromkeys([*folders, Path()]):
         if _exists(base, name):
+            if base != Path(folder) and not os.path.isabs(name):
+                found.append(f"{name} was found as {base / name}")
             return os.fspath(base / name)
     for base in folders[1:]:
         if _exists(base, Path(name).name):
@@ -303,7 +307,7 @@ def _check_command(items: Sequence[Item], options: Options) -> "list[Check]":
     from paceline.analysis.replay import Check, ResultFile, compare
     from paceline.analysis.saved_tables import FURTHER
 
-    command, folder = items[0].job
+    command, folder, _ = items[0].job
     saved = [ResultFile.read(item.path) for item in items]
     checks = []
     with tempfile.TemporaryDirectory(prefix="paceline-") as temporary:

@@ -103,7 +103,7 @@ def describe_exactly(frames: np.ndarray, times: np.ndarray | None = None) -> str
     Examples
     --------
     >>> describe_exactly(np.array([7, 3, 4]))
-    '3 frames from 7 to 4, digest 7fd2fa4bbc6b1e5b'
+    '3 frames from 7 to 4, digest 8026fc4faab7932e'
     """
     text = describe_frames(frames, times)
     return text if ", every" in text or len(frames) == 1 else f"{text}, digest {_digest_of(frames)}"

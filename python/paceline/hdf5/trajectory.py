@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import is_address
+from paceline._util.files import is_address, is_confined
 from paceline.block import FIELDS, field_bits
 from paceline.contract.cache import Cache
 from paceline.contract.source import FileReader, Requests, TrajectoryFile
@@ -78,6 +78,8 @@ class Hdf5Options:
     external: bool = False
 
     def __post_init__(self) -> None:
+        if self.external and is_confined():
+            raise UnsupportedError("external: a confined command does not follow links to files")
         if self.driver not in (None, "mpio", *ONE_FILE_DRIVERS):
             raise UnsupportedError(
                 f"driver: expected none, mpio, or one of {', '.join(ONE_FILE_DRIVERS)}, found "
