@@ -4,7 +4,7 @@ import copy
 import inspect
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self, Unpack
 
@@ -614,14 +614,12 @@ def _summaries_in(folder: Path) -> list[Path]:
     return [folder / name for name in (*TABLES, *profiles)] if "groups" in found else []
 
 
-def check_writes_nothing(
-    analyses: Mapping[str, AnalysisBase] | Mapping[tuple[str, int, str], AnalysisBase],
-) -> None:
+def check_writes_nothing(analyses: Iterable[AnalysisBase]) -> None:
     """Raise `UnsupportedError` if an analysis writes a file, such as a trajectory."""
-    for name, one in analyses.items():
+    for one in analyses:
         files = [path for path in (*one.outputs, vars(one).get("filename")) if path is not None]
         if files:
-            raise UnsupportedError(f"[{name}] writes {files[0]}: only tables are computed here")
+            raise UnsupportedError(f"{one.name} writes {files[0]}: only tables are computed here")
 
 
 def check_descriptions(descriptions: Mapping[str, Description]) -> None:

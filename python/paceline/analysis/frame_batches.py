@@ -63,8 +63,9 @@ Trajectories: TypeAlias = HasAtoms | FileName | tuple[FileName, ...]
 class FrameBatches:
     """Batches of random frames, or of windows of frames, of many trajectories, as NumPy arrays.
 
-    The order depends on `seed` and on the number of the epoch alone, so that it is equal for any
-    number of threads, processes and computers. Batches are decoded ahead on all cores. A pickle
+    The order depends on `seed` and on the number of the epoch, and where frames are read in blocks
+    also on the number of atoms, the fields and `max_memory`. It is equal for any number of threads,
+    processes and computers. Batches are decoded ahead on all cores. A pickle
     contains names and options, and no open files; the process that receives it opens each file when
     it first reads from it.
 

@@ -387,7 +387,7 @@ class _SurveyRun:
                 self._run_tasks(workers, tasks, bar)
                 break
             except WorkerError as error:
-                tasks = self._after_loss(tasks, f"{error}")
+                tasks = self._after_loss(tasks, f"{error}", bar)
         for item in large:
             record = encode([analyse(item, self._settings, "threads")])
             self._add(record, bar)
@@ -414,21 +414,19 @@ class _SurveyRun:
         bar.add(len(keys))
 
     def _after_loss(
-        self, batches: Sequence[Sequence[SurveyItem]], message: str
+        self, batches: Sequence[Sequence[SurveyItem]], message: str, bar: Progress
     ) -> list[list[SurveyItem]]:
         """Return what is left after workers were killed; a trajectory that kills them fails."""
         left = [item for items in batches for item in items if item.entry.key not in self._done]
-        guilty = [item for item in left if f" {_name_of([item])}:" in message]
-        if guilty and all(len(items) == 1 for items in batches):
+        if all(len(items) == 1 for items in batches):
+            guilty = [item for item in left if f" {_name_of([item])}:" in message]
+            if not guilty:
+                raise WorkerError(message)
             for item in guilty:
                 facts = facts_of(item.entry, self._settings)
-                record = encode([SystemResults(facts, failures=[["", "WorkerError", message]])])
-                self._journal.append(record)
-                self._found.add(self._journal, record)
-            left = [item for item in left if item not in guilty]
-        elif all(len(items) == 1 for items in batches):
-            raise WorkerError(message)
-        return [[item] for item in left]
+                failed = SystemResults(facts, failures=[["", "WorkerError", message]])
+                self._add(encode([failed]), bar)
+        return [[item] for item in left if item.entry.key not in self._done]
 
     def write(self) -> None:
         """Write the tables, and delete the journals."""

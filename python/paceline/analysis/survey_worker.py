@@ -76,9 +76,8 @@ class SurveySettings:
 
     def path(self, name: str) -> str:
         """Return the path or address of a file that an entry names."""
-        return (
-            name if is_address(source_name(name)) else os.path.join(self.folder, source_name(name))
-        )
+        name = source_name(name)
+        return name if is_address(name) else os.path.join(self.folder, name)
 
 
 @cache
@@ -332,7 +331,7 @@ def battery_of(universe: "Universe", settings: SurveySettings) -> "Battery":
     from paceline.analysis.battery import Battery, check_writes_nothing
 
     battery = _battery_of(Battery, universe, settings)
-    check_writes_nothing(battery.analyses)
+    check_writes_nothing(battery.analyses.values())
     return battery
 
 

@@ -465,7 +465,7 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
 
     check_style(args.style)
     if args.only_tables:
-        check_writes_nothing(battery.analyses)
+        check_writes_nothing(battery.analyses.values())
     outputs = battery.outputs(args.output)
     crate = [args.output / METADATA] if args.crate else []
     check_distinct(args.report, args.checkpoint, args.tee, *outputs)

@@ -473,9 +473,8 @@ def add_bound_arguments(section: Any) -> None:
     end.add_argument("-e", dest="end", type=picoseconds, metavar="TIME", help="last time, included")
 
 
-def add_frame_arguments(parser: CommandParser) -> None:
-    """Add the options that select frames."""
-    section = parser.section("frames")
+def add_choice_of_frames(section: Any) -> None:
+    """Add the options for the first and the last frame, and for the frames between them."""
     add_bound_arguments(section)
     every = section.add_mutually_exclusive_group()
     every.add_argument(
@@ -488,6 +487,11 @@ def add_frame_arguments(parser: CommandParser) -> None:
         metavar="TIME",
         help="use only frames at multiples of this time (ps) after the first frame",
     )
+
+
+def add_frame_arguments(parser: CommandParser) -> None:
+    """Add the options that select frames."""
+    add_choice_of_frames(parser.section("frames"))
     add_chain_arguments(parser)
 
 

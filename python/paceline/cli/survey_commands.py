@@ -12,10 +12,9 @@ from paceline._util.json_object import JsonObject
 from paceline.cli import answer
 from paceline.cli.options import (
     Bound,
-    add_bound_arguments,
+    add_choice_of_frames,
     add_json_argument,
     add_thread_argument,
-    interval,
     positive,
     print_json,
 )
@@ -107,18 +106,7 @@ def add_survey(commands: Commands) -> CommandParser:
 
 def _add_frames(parser: CommandParser) -> None:
     section = parser.section("frames")
-    add_bound_arguments(section)
-    every = section.add_mutually_exclusive_group()
-    every.add_argument(
-        "--step", type=positive, default=1, metavar="N", help="use every Nth frame [%(default)s]"
-    )
-    every.add_argument(
-        "-dt",
-        dest="every",
-        type=interval,
-        metavar="TIME",
-        help="use only frames at multiples of this time (ps) after the first frame",
-    )
+    add_choice_of_frames(section)
     section.add_argument(
         "--on-error",
         choices=ON_ERROR,
