@@ -473,7 +473,7 @@ def add_bound_arguments(section: Any) -> None:
     end.add_argument("-e", dest="end", type=picoseconds, metavar="TIME", help="last time, included")
 
 
-def add_choice_of_frames(section: Any) -> None:
+def add_choice_of_frames(section: argparse._ArgumentGroup) -> None:
     """Add the options for the first and the last frame, and for the frames between them."""
     add_bound_arguments(section)
     every = section.add_mutually_exclusive_group()
