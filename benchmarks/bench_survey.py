@@ -106,7 +106,7 @@ def _make_protein(folder: Path, name: str, n_residues: int, lengths: np.ndarray,
     for k, n_frames in enumerate(lengths):
         away, frames = np.zeros_like(positions), np.empty((n_frames, n_atoms, 3), np.float32)
         for frame in frames:
-            away = 0.9 * away + random.normal(0, 0.3, positions.shape)
+            away = 0.9 * away + random.normal(0, 0.1, positions.shape)
             frame[:] = positions + away
         if seed % 10 == 9:
             with h5py.File(folder / f"{name}.h5", "a") as file:
