@@ -6,24 +6,46 @@ import sys
 import threading
 import time
 
+import numpy as np
 from mpi4py import MPI
 
 import paceline
 from paceline import checkpoint
+from paceline.errors import Terminated
 
 universe, path = paceline.Universe(*sys.argv[1:3]), sys.argv[3]
 checkpoint.INTERVAL, checkpoint.SHARE = 0.0, 0
+is_first = MPI.COMM_WORLD.Get_rank() == 0
 
 
 def end():
-    """End the job after something was saved."""
-    while not (os.path.exists(path) and os.path.getsize(path) > 10_000):
-        time.sleep(0.01)
+    """End the job."""
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-MPI.COMM_WORLD.Barrier()
-threading.Thread(target=end, daemon=True).start()
-paceline.TimeSeries(lambda block: time.sleep(0.1) or block.times, universe.atoms).run(
-    frames=100 * list(range(98)), block_frames=16, backend="mpi", checkpoint=path
-)
+def end_first():
+    """End the job after rows were saved: a block has 128 kB, what is written before it 10 kB."""
+    while not (os.path.exists(path) and os.path.getsize(path) > 100_000):
+        time.sleep(0.01)
+    end()
+
+
+def compute(block):
+    """Return many rows slowly; on other ranks than the first, the signal comes early."""
+    if not is_first:
+        end()
+    time.sleep(0.1)
+    return np.tile(block.times[:, None], 1000)
+
+
+if is_first:
+    threading.Thread(target=end_first, daemon=True).start()
+try:
+    paceline.TimeSeries(compute, universe.atoms).run(
+        frames=100 * list(range(98)), block_frames=16, backend="mpi", checkpoint=path
+    )
+except Terminated:
+    # On other ranks, the signal may also come after the first rank has ended the run.
+    if not is_first:
+        end()
+    raise

@@ -5,11 +5,12 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, ClassVar, Self
 
+from paceline._util.os_calls import end_process_after
 from paceline.errors import Terminated
 
 #: Default handlers of the signals.
@@ -83,14 +84,21 @@ def ignored() -> Iterator[None]:
         _restore(former)
 
 
-def _handle_by(handler: Any) -> dict[signal.Signals, Any]:
+def end_late(seconds: int) -> None:
+    """At SIGTERM, end this process only after some seconds."""
+    _handle_by(lambda *_: end_process_after(seconds), [signal.SIGTERM])
+
+
+def _handle_by(
+    handler: Any, numbers: Iterable[signal.Signals] = tuple(_USUAL)
+) -> dict[signal.Signals, Any]:
     """Replace the default signal handlers; return the previous ones."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {
         number: signal.signal(number, handler)
-        for number, usual in _USUAL.items()
-        if signal.getsignal(number) == usual
+        for number in numbers
+        if signal.getsignal(number) == _USUAL[number]
     }
 
 

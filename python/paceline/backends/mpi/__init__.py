@@ -5,9 +5,9 @@ every rank. MPI and modules that need it are imported only when ranks communicat
 """
 
 import itertools
-import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Optional, Self
 
 import cloudpickle
@@ -16,13 +16,12 @@ from paceline import _core
 from paceline._util.arguments import one_of, whole_number
 from paceline._util.choices import SCHEDULES
 from paceline._util.launcher import launched, threads_a_rank, world
-from paceline._util.os_calls import end_process_after
-from paceline._util.signals import ignored
+from paceline._util.signals import end_late, ignored
 from paceline.backends.base import CollectiveRun, SingleProcessRun, sharing_requests
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.engine.pickled_jobs import pickle_jobs
 from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
-from paceline.errors import UnsupportedError
+from paceline.errors import Terminated, UnsupportedError
 from paceline.performance.record import DuplicateAttempt
 
 if TYPE_CHECKING:
@@ -147,8 +146,12 @@ class RankCollectiveRun:
     def __init__(self, intracomm: "mpi.Intracomm"):
         self._given = intracomm
         self.is_coordinator = intracomm.Get_rank() == 0
+        self._signals = ExitStack()
 
     def __enter__(self) -> Self:
+        if not self.is_coordinator:
+            # The first rank acts on signals: the launcher sends them to all ranks.
+            self._signals.enter_context(ignored())
         from paceline.backends.mpi.comm import Comm, RankErrors
 
         self.comm = Comm.duplicate(self._given)
@@ -162,18 +165,21 @@ class RankCollectiveRun:
                 self._errors.agree(error)
         finally:
             self.comm.free()
+            self._signals.close()
+            if isinstance(self._errors.agreed, Terminated) and not self.is_coordinator:
+                # SIGTERM may reach this rank after the first; the run has been ended for both.
+                end_late(GRACE)
 
     def begin(self) -> None:
         """Wait until all ranks are ready for the run, or raise the error of a rank that is not."""
         self._errors.agree()
 
     def work(self) -> None:
-        """Compute in the run that the first rank coordinates; signals end the run on that rank."""
+        """Compute in the run that the first rank coordinates."""
         from paceline.backends.mpi.worker import work_in_run
 
-        with ignored():
-            self.begin()
-            work_in_run(self.comm)
+        self.begin()
+        work_in_run(self.comm)
 
     def broadcast(self, make: Callable[[], object]) -> Any:
         """Call a function on the first rank, and return its result on all ranks.
@@ -206,8 +212,8 @@ class RankSession:
         """Work in runs until the session ends. Only the first rank acts on signals."""
         from paceline.backends.mpi.worker import serve
 
+        end_late(GRACE)
         with ignored():
-            signal.signal(signal.SIGTERM, lambda *_: end_process_after(GRACE))
             serve(self.comm)
 
     def end(self) -> None:
