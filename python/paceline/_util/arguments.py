@@ -1,9 +1,10 @@
 """Check arguments of callers."""
 
+import inspect
 import math
 import operator
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, SupportsFloat
 
 import numpy as np
@@ -171,6 +172,16 @@ def function_name(function: object) -> str:
     while isinstance(function, partial):
         function = function.func
     return getattr(function, "__qualname__", type(function).__qualname__)
+
+
+def parameters_of(kind: type) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a class by name."""
+    return _signature_of(kind).parameters
+
+
+@lru_cache(256)
+def _signature_of(kind: type) -> inspect.Signature:
+    return inspect.signature(kind)
 
 
 def parse_size(text: str) -> int:

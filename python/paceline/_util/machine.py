@@ -250,10 +250,12 @@ class OtherWork:
         return busy - time.process_time()
 
 
+@functools.cache
 def _cgroup_quotas(
     root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
-) -> Iterator[int]:
-    """Read the CPU quotas of this process's cgroup and its parents, rounded up."""
+) -> tuple[int, ...]:
+    """Read the CPU quotas of this process's cgroup and its parents, rounded up; only once."""
+    found = []
     for version, folder in _cgroup_folders("cpu", root, own):
         if version == 2:  # "max 100000" or "150000 100000"
             quota, _, period = _words(folder / "cpu.max").partition(" ")
@@ -261,7 +263,8 @@ def _cgroup_quotas(
             quota = _words(folder / "cpu.cfs_quota_us")
             period = _words(folder / "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit():
-            yield math.ceil(int(quota) / int(period))
+            found.append(math.ceil(int(quota) / int(period)))
+    return tuple(found)
 
 
 def _cgroup_memory(root: Path, own: Path) -> Iterator[tuple[int, int]]:

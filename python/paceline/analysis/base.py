@@ -7,14 +7,13 @@ An analysis has two parts. The client part uses MDAnalysis objects: it chooses t
 """
 
 import contextlib
-import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
 
-from paceline._util.arguments import one_of
+from paceline._util.arguments import one_of, parameters_of
 from paceline._util.choices import BACKENDS
 from paceline._util.json_object import JsonObject
 from paceline._util.machine import software
@@ -238,7 +237,7 @@ class AnalysisBase(Analysis):
         """
         found: dict[str, object] = {"atoms": describe_atoms(self.atomgroup)}
         if self.declaration is not None:
-            _, *names = inspect.signature(type(self)).parameters
+            _, *names = parameters_of(type(self))
             kept = {name: getattr(self, name) for name in names if hasattr(self, name)}
             found |= {name: "none" if one is None else one for name, one in kept.items()}
         return found

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 
+from paceline._util.arguments import parameters_of
 from paceline._util.files import new_file, saved_together
 from paceline._util.json_object import JsonObject
 from paceline.analysis.base import AnalysisBase
@@ -643,7 +644,7 @@ def _parameters(name: str, description: Description) -> _Parameters:
         raise UnsupportedError(f"[{name}]: the name is used for files, and is not a valid filename")
     given = dict(description)
     cls = class_of(given.pop("analysis", name), f"[{name}]: ")
-    known = inspect.signature(cls).parameters
+    known = parameters_of(cls)
     first = next(iter(known))
     takes_atoms = first in (*ATOMS, *UPDATING) or first == "select"
     has_select = takes_atoms and (first == "select" or "select" not in known)

@@ -6,7 +6,9 @@ a known layout.
 
 import csv
 import glob
+import hashlib
 import itertools
+import json
 import os
 import re
 import tomllib
@@ -14,10 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from paceline._util.digest import digest
 from paceline._util.files import is_address
 from paceline._util.json_object import JsonArray, JsonObject
-from paceline.analysis.survey_records import need_arrow
+from paceline.analysis.survey_records import need_arrow, read_parquet
 from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.hdf5 import mdcath
 from paceline.performance.number_format import joined
@@ -78,10 +79,10 @@ class SurveyCatalogue:
     @property
     def digest(self) -> str:
         """Digest of all entries."""
-        return digest(
-            *((*one.key, one.group, one.topology, one.trajectories) for one in self.entries),
-            *([*one.columns.items(), *one.options.items()] for one in self.entries),
-        )
+        sha = hashlib.sha256()
+        for one in self.entries:
+            sha.update(f"{json.dumps([*vars(one).values()], default=str)}\n".encode())
+        return sha.hexdigest()
 
 
 def read_catalogue(
@@ -148,9 +149,9 @@ def _rows_of(name: str) -> list[JsonObject]:
     if ending == ".toml":
         return _toml_rows(name)
     if ending == ".parquet":
-        arrow, parquet = need_arrow(), need_arrow("parquet")
+        arrow = need_arrow()
         try:
-            return parquet.read_table(name).to_pylist()
+            return read_parquet(name).to_pylist()
         except arrow.ArrowException as error:
             raise UnsupportedError(f"{name}: not a Parquet table: {error}") from None
     raise UnsupportedError(

@@ -5,16 +5,21 @@ little-endian), the text, and the numbers of long tables, float64.
 """
 
 import json
+import os
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from paceline._util.json_object import JsonArray, JsonObject
 from paceline.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    import pyarrow
 
 #: Rows of the table of quantities: value of each column that `_quantity` does not set.
 QUANTITY: Mapping[str, object] = {
@@ -88,6 +93,12 @@ def around_middle(values: np.ndarray, kind: str) -> np.ndarray:
     middle = np.degrees(np.angle(np.exp(1j * np.radians(values)).sum()))
     shifted: np.ndarray = middle + (values - middle + 180.0) % 360.0 - 180.0
     return shifted
+
+
+def read_parquet(path: str | os.PathLike) -> "pyarrow.Table":
+    """Read a Parquet file; unlike `pyarrow.parquet.read_table`, this does not import pandas."""
+    with need_arrow("parquet").ParquetFile(path) as file:
+        return file.read()
 
 
 def need_arrow(module: str = "") -> ModuleType:

@@ -21,7 +21,7 @@ from paceline._util.files import new_file
 from paceline._util.json_object import JsonObject
 from paceline._util.os_calls import sync_folder
 from paceline.analysis.survey_catalogue import SEPARATOR, SurveyCatalogue, SurveyEntry
-from paceline.analysis.survey_records import QUANTITY, SystemResults, need_arrow
+from paceline.analysis.survey_records import QUANTITY, SystemResults, need_arrow, read_parquet
 from paceline.errors import FileChangedError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -164,9 +164,8 @@ class Survey:
         UnsupportedError
             The survey lacks the table, or pyarrow is not installed.
         """
-        parquet = need_arrow("parquet")
         self.check(name)
-        return parquet.read_table(self.path(name))
+        return read_parquet(self.path(name))
 
     def check(self, name: str) -> None:
         """Raise `FileChangedError` if a table is not the one that the survey wrote.

@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from paceline import _core
-from paceline._util.digest import digest
+from paceline._util.digest import digest, file_digest
 from paceline._util.files import is_address
 from paceline._util.json_object import JsonArray, JsonObject
 from paceline.analysis.base import AnalysisBase
@@ -83,7 +82,7 @@ class SurveySettings:
 @cache
 def core_digest() -> str:
     """Digest of the compiled module."""
-    return digest(Path(_core.__file__).read_bytes())[:DIGITS]
+    return file_digest(_core.__file__)[:DIGITS]
 
 
 def with_digest(given: SurveySettings) -> SurveySettings:

@@ -64,9 +64,11 @@ def describe_atoms(atomgroup: Atoms) -> str:
     indices = atomgroup.indices
     if len(indices) == 0:
         return "0 atoms"
-    runs = np.split(indices, np.flatnonzero(np.diff(indices) != 1)[:20] + 1)
-    text = " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs[:20])
-    more = f" …, digest {_digest_of(indices)}" if len(runs) > 20 else ""
+    gaps = (indices[1:] != indices[:-1] + 1).nonzero()[0]
+    firsts, lasts = indices[[0, *(gaps[:19] + 1)]], indices[[*gaps[:20], -1]][:20]
+    pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
+    text = " ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in pairs)
+    more = f" …, digest {_digest_of(indices)}" if len(gaps) >= 20 else ""
     return f"{len(indices)} atoms, indices {text}{more}"
 
 

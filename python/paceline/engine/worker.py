@@ -3,6 +3,7 @@
 The worker's process may cache decoded frames of one stage of a run for the next stage.
 """
 
+import math
 import os
 import socket
 import threading
@@ -56,6 +57,8 @@ _NO_PARTS = dict.fromkeys(
 )
 #: Frames are cached while more than this fraction of the memory is free, without a user's limit.
 LEAST_FREE = 0.5
+#: Time for which the size of the free memory is used again, s.
+MOMENT = 0.05
 
 
 class DecodedBlock(NamedTuple):
@@ -74,6 +77,8 @@ class FrameCache:
 
     _of_runs: ClassVar[dict[str, "FrameCache"]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
+    #: Time at which the free memory was read, s, and its fraction.
+    _looked: ClassVar[tuple[float, float]] = -math.inf, 0.0
 
     def __init__(self, caching: FrameCaching):
         self._memory, self._is_last = caching.memory, False
@@ -112,13 +117,21 @@ class FrameCache:
 
     def put(self, number: int, block: DecodedBlock) -> None:
         """Keep a block for the next stage if memory suffices."""
-        if self._is_last or (self._memory.limit is None and free_memory_fraction() <= LEAST_FREE):
+        if self._is_last or (self._memory.limit is None and not self._has_memory()):
             return
         with self._lock:
             n_bytes = block.frames.nbytes
             if number not in self._blocks and self._memory.reserve(n_bytes):
                 self._blocks[number] = block
                 self._n_bytes += n_bytes
+
+    @classmethod
+    def _has_memory(cls) -> bool:
+        """True if much memory is free, or was a moment ago: reading its size takes 0.5 ms."""
+        now = time.monotonic()
+        if now - cls._looked[0] > MOMENT:
+            cls._looked = now, free_memory_fraction()
+        return cls._looked[1] > LEAST_FREE
 
     def get(self, number: int) -> DecodedBlock | None:
         """Return a block; None if it was not kept."""

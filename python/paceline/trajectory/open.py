@@ -1,6 +1,7 @@
 """Open trajectory files and their frame indexes, several files at a time."""
 
 import errno
+import functools
 import glob
 import os
 import re
@@ -165,11 +166,12 @@ def open_files(
     with ExitStack() as stack:
         bar = stack.enter_context(Progress(n_bytes, unit="byte", show=progress))
         scans = _Scans(bar, n_bytes)
+        in_hdf5 = functools.cache(lambda name: may_be_hdf5(name) and is_hdf5(name))
 
         def open_one(name: str) -> TrajectoryFile:
             report = scans.reporter(counted=not is_address(name))
             file: TrajectoryFile
-            if may_be_hdf5(name) and is_hdf5(name):
+            if in_hdf5(name):
                 file = Hdf5File.open(name, options, cache_folder=folder, refresh=refresh)
             else:
                 options.check_unset(name)
@@ -188,7 +190,7 @@ def open_files(
             report(file.size, file.size)
             return file
 
-        if at_a_time == 1 and 0 < n_bytes < _SCANNED_AT_ONCE and not is_hdf5(names[0]):
+        if at_a_time == 1 and 0 < n_bytes < _SCANNED_AT_ONCE and not in_hdf5(names[0]):
             # Starting a thread would take as long as opening a short file.
             opened = [open_one(name) for name in names]
         else:

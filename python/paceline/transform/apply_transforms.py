@@ -153,7 +153,8 @@ def read_frame(
                         raise
         return _read_transformed(trajectory, frame, atoms, steps, frame)
     finally:
-        trajectory[current]
+        if trajectory.ts.frame != current:
+            trajectory[current]
 
 
 def _step_of(follower: Follower) -> _Step:
