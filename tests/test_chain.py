@@ -32,8 +32,8 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
+from paceline.mdanalysis import shared_opening
 from paceline.mdanalysis.reader import Reader
-from paceline.trajectory import sent_index
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import files_named, open_file, open_files
 
@@ -675,10 +675,10 @@ def test_a_replaced_file_cannot_be_unpickled(copies):
 
 def test_a_sent_chain_has_its_index(monkeypatch) -> None:
     chain, made = Chain([datafiles.XTC]), []
-    copy = sent_index.SentFile.of
-    monkeypatch.setattr(sent_index.SentFile, "of", lambda file: made.append(file) or copy(file))
-    sent = pickle.loads(sent_index.pickle_with_indexes(chain))
+    copy = shared_opening.SentFile.of
+    monkeypatch.setattr(shared_opening.SentFile, "of", lambda file: made.append(file) or copy(file))
+    sent = pickle.loads(shared_opening.pickle_with_indexes(chain))
     assert made == list(chain.files)  # the index of a file, which may be large, is copied once
-    assert type(sent.files[0]) is sent_index.SentFile
+    assert type(sent.files[0]) is shared_opening.SentFile
     frames = np.arange(chain.n_frames)
     np.testing.assert_array_equal(sent.extents(frames).offsets, chain.extents(frames).offsets)

@@ -7,7 +7,7 @@ import pytest
 from scipy.io import netcdf_file
 
 from paceline.errors import UnsupportedError
-from paceline.snapshot.frame_file import ContainerFile
+from paceline.snapshot.options import ContainerFile
 from paceline.snapshot.output import Contents, Heading, Settings
 
 N_ATOMS = 4

@@ -697,8 +697,8 @@ def add_repack(commands: Commands) -> CommandParser:
 def run_repack(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline._util.machine import available_cpus
-    from paceline._util.stripes import stripes_of
     from paceline.backends.rank_calls import rank_calls
+    from paceline.cli.info import stripes_of
     from paceline.hdf5.repack import repack
 
     check_local(args.trajectory[0])

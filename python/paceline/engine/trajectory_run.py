@@ -23,11 +23,10 @@ from paceline.engine.transform_states import Relay, TransformStates
 from paceline.errors import MissingDataError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.timing import Timings
-from paceline.transform.alternate_locations import warn_of_locations
 from paceline.transform.apply_transforms import TransformsOfEach, prepare_transforms, transforms_of
 from paceline.transform.bond_lists import note_on_bonds
 from paceline.transform.jumps import warn_of_jumps
-from paceline.transform.matching import name_atom
+from paceline.transform.matching import name_atom, warn_of_locations
 
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import Trajectory

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,10 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.arguments import parse_size
-from paceline._util.files import local_path
+from paceline._util.files import check_output, local_path, writing_to
 from paceline.block import FIELDS, field_bits
-from paceline.errors import UnsupportedError, UnwritableError
-from paceline.snapshot.frame_file import ContainerFile
-from paceline.snapshot.output import Container, Contents, Settings
+from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
+from paceline.snapshot.output import Container, Contents, Heading, Place, Settings
 
 if TYPE_CHECKING:
     from paceline.snapshot.local_atoms import LocalAtoms
@@ -25,6 +25,58 @@ METHODS = ("sorted", "serial", "direct", "mpiio")
 OPTIONS: dict[str, object] = {"title": "", "dt": None, "n_frames": None, "double": False}
 #: Active writers by resolved file name; garbage-collected writers drop out.
 _OPEN_FILES: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
+
+
+class ContainerFile(Container):
+    """File of a single frame, or of consecutive frames after a header that counts them."""
+
+    def __init__(self, kind: str, settings: Settings):
+        super().__init__(settings)
+        path = settings.path
+        if not settings.append or not os.path.exists(path):
+            check_output(path, overwrite=settings.overwrite)
+        self._file = _core.SnapshotFile(
+            kind,
+            path,
+            settings.n_atoms,
+            title=settings.title,
+            append=settings.append,
+            overwrite=settings.overwrite,
+            dt=settings.dt,
+            sync=settings.sync,
+        )
+        self.n_frames = self._file.n_frames
+
+    def place(self, contents: Contents, heading: Heading) -> Place:
+        """Allocate the next frame."""
+        with writing_to(self._settings.path):
+            path, starts, warning = self._file.place(
+                field_bits(contents.fields),
+                step=heading.step,
+                time=heading.time,
+                cell=None if heading.cell is None else heading.cell.tolist(),
+            )
+        if warning is not None:
+            warnings.warn(warning, PacelineWarning, stacklevel=2)
+        return Place(os.fspath(path), tuple(starts))
+
+    def commit(self) -> None:
+        """Count the frame, whose atoms were written."""
+        self._file.commit()
+        self.n_frames = self._file.n_frames
+
+    def cut_back(self) -> None:
+        """Truncate the file to the committed frames."""
+        self._file.cut_back()
+
+    def stored_property(self, name: str, first: int, n_atoms: int) -> np.ndarray | None:
+        """Read names of the first frame; masses and charges are stored in each frame."""
+        names = self._file.stored_names(first, n_atoms) if name == "names" else None
+        return None if names is None else np.frombuffer(names, np.uint8).reshape(-1, 8)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 @dataclass(frozen=True)
