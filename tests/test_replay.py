@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from datetime import datetime
 from pathlib import Path
 
@@ -146,7 +147,7 @@ def test_any_changed_digit_is_found(name, project, tmp_path):
         assert saved.is_intact
         line = text[text.rfind("\n", 0, place) + 1 : text.find("\n", place)]
         about = ("# paceline", "# build", "# python", "# numpy", "# MDAn", "# command", "# folder")
-        if line.startswith((*about, "# topology", "# trajectory", "# fingerprint", "# processor")):
+        if line.startswith((*about, "# processor")):
             continue
         check = compare(saved, computed)
         assert check.verdict == "differs"
@@ -192,6 +193,57 @@ def test_a_changed_number_is_named(project, tmp_path, replay):
     ]
 
 
+def test_differences_of_large_arrays_are_counted(tmp_path):
+    saved = np.linspace(0, 1, 3_000_000).reshape(1000, 3000)
+    computed = saved + 1e-9
+    computed[700, 5] += 0.25
+    results = []
+    for values in (saved, computed):
+        arrays = {"a": values, "counts": np.array([values is saved])}
+        facts = np.array(saved_tables.with_digest(["x: 1"], arrays))
+        np.savez(tmp_path / "a.npz", **arrays, provenance=facts)
+        results.append(ResultFile.read(tmp_path / "a.npz"))
+    tracemalloc.start()
+    check = compare(*results)
+    assert tracemalloc.get_traced_memory()[1] < 6 * saved.nbytes
+    tracemalloc.stop()
+    assert check.n_differences == saved.size + 1
+    assert [one.place for one in check.differences] == [f"a[0, {k}]" for k in range(10)]
+    assert check.largest.place == "a[700, 5]"
+    assert check.largest.deviation == pytest.approx(0.25, rel=1e-3)
+
+
+@pytest.mark.parametrize("key", ["topology", "topology sha256", "trajectory", "fingerprint"])
+def test_a_false_claim_about_a_file_is_a_difference(key, project, replay):
+    path, text = project / "forged.csv", (project / "rmsd.csv").read_text("utf-8")
+    value = ResultFile.read(project / "rmsd.csv").facts[key]
+    other = value[:-1] + ("0" if value[-1] != "0" else "1")
+    path.write_text(with_own_digest(text.replace(f"# {key}: {value}", f"# {key}: {other}")))
+    status, found = replay(path)
+    assert status == 1
+    [one] = found["results"][0]["differences"]
+    assert one == {"place": f"line {key!r}", "file": other, "computed": value}
+    # Without the line, nothing is claimed about the file.
+    path.write_text(with_own_digest(text.replace(f"# {key}: {value}\n", "")))
+    assert replay(path)[0] == 1
+
+
+def test_a_trajectory_that_has_grown_is_no_difference(project, tmp_path, replay, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(project / "adk.psf", "adk.psf")
+    universe = paceline.Universe("adk.psf", project / "adk.dcd")
+    universe.atoms.write("adk.xtc", frames=universe.trajectory[:20])
+    assert main(["rmsd", "adk.psf", "adk.xtc", "-e", "20", "-o", "rmsd.csv"]) == 0
+    universe.atoms.write("more.xtc", frames=universe.trajectory[20:])
+    with open("adk.xtc", "ab") as file:
+        file.write(Path("more.xtc").read_bytes())
+    status, found = replay("rmsd.csv")
+    assert status == 0
+    assert found["results"][0]["reasons"] == [
+        f"{tmp_path / 'adk.xtc'} has grown since (fingerprint)"
+    ]
+
+
 def test_a_changed_trajectory_is_the_reason(project, tmp_path, replay):
     folder = shutil.copytree(project, tmp_path / "copy")
     universe = paceline.Universe(folder / "adk.psf", folder / "adk.dcd")
@@ -227,6 +279,54 @@ def test_files_of_a_moved_result_are_found(project, tmp_path, replay):
     status, found = replay(path, "--files", away)
     assert status == 0
     assert f"adk.dcd was found as {away / 'adk.dcd'}" in found["results"][0]["reasons"]
+
+
+@pytest.mark.parametrize("given", ["/far/away", r"D:\runs of 2020", "file:///far"])
+def test_patterns_of_another_machine(given, project, tmp_path, replay, monkeypatch):
+    """Two trajectories of equal names are told apart by the last parts of their paths."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("run1", "run2"):
+        Path("here", name).mkdir(parents=True)
+        universe = paceline.Universe(project / "adk.psf", project / "adk.dcd")
+        frames = universe.trajectory[:9] if name == "run1" else universe.trajectory[20:29]
+        universe.atoms.write(f"here/{name}/md.xtc", frames=frames)
+    shutil.copy(project / "adk.psf", "here")
+    files = [f"{tmp_path}/here/adk.psf", f"{tmp_path}/here/run*/md.xtc"]
+    assert main(["rmsd", *files, "-o", "rmsd.csv"]) == 0
+    command = f"paceline rmsd --topology={given}/adk.psf -f '{given}/run*/md.xtc' -o rmsd.csv"
+    if "D:" in given:
+        command = command.replace("/", "\\").replace("D:", "'D:", 1).replace("psf", "psf'", 1)
+    text = Path("rmsd.csv").read_text("utf-8")
+    text = re.sub("(?m)^# command: .*", lambda _: f"# command: {command}", text)
+    text = re.sub("(?m)^# folder: .*", "# folder: /far/away", text)
+    Path("rmsd.csv").write_text(with_own_digest(text), "utf-8")
+    assert replay("rmsd.csv")[0] == 2
+    status, found = replay("rmsd.csv", "--files", "here")
+    assert (status, found["results"][0]["verdict"]) == (0, "equal")
+    assert any(f"{tmp_path}/here/run*/md.xtc" in one for one in found["results"][0]["reasons"])
+    # If one of them has another content, the names are not enough.
+    shutil.copy("here/run1/md.xtc", "here/run2/md.xtc")
+    assert replay("rmsd.csv", "--files", "here")[0] == 1
+
+
+@pytest.mark.parametrize("form", ["--topology=adk.psf", "--topology adk.psf", "--topo=adk.psf"])
+@pytest.mark.parametrize("ref", ["--ref=start.gro", "--ref start.gro"])
+def test_files_are_found_for_every_form_of_an_option(
+    form, ref, project, tmp_path, replay, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    away = Path("away")
+    away.mkdir()
+    for name in ("adk.psf", "adk.dcd"):
+        shutil.copy(project / name, name)
+    paceline.Universe("adk.psf", "adk.dcd").atoms.write("start.gro")
+    words = [*form.split(), *ref.split(), "--trajectory", "adk.dcd", "-e", "9", "-o", "rmsd.csv"]
+    assert main(["rmsd", *words]) == 0
+    for name in ("adk.psf", "adk.dcd", "start.gro"):
+        Path(name).rename(away / name)
+    assert replay("rmsd.csv")[0] == 2
+    status, found = replay("rmsd.csv", "--files", away)
+    assert (status, found["results"][0]["differences"]) == (0, [])
 
 
 def test_another_processor_is_compared_to_a_tolerance(project, tmp_path):
@@ -303,6 +403,14 @@ def test_a_battery_and_its_further_tables(adk, tmp_path, monkeypatch, replay):
     status, found = replay("results", "--sample", "3")
     assert len(found["results"]) == 3
     assert replay(path)[0] == 1
+    path.unlink()
+    Path("results/hbonds.csv").unlink()
+    status, found = replay("results")
+    missing = {one["name"]: one for one in found["results"] if one["verdict"] == "differs"}
+    assert status == 1
+    assert set(missing) == {"results/pca-projections.csv", "results/hbonds.csv"}
+    assert "this table is missing" in missing["results/hbonds.csv"]["reasons"][0]
+    assert replay("results/rmsd.csv")[0] == 0
     Path("battery.toml").write_text(battery.replace("backbone", "name CA"))
     status, found = replay("results/rmsd.csv")
     assert status == 1
@@ -358,8 +466,43 @@ def test_replicas(adk, tmp_path, monkeypatch, replay):
     assert status == 0
     assert {"out/of/means.csv", "out/of/wt/2/rmsd.csv", "out/of/rmsf-profile.csv"} <= names
     path = Path("out/of/means.csv")
-    path.write_text(path.read_text("utf-8")[:-2] + "x\n", "utf-8")
+    text = path.read_text("utf-8")
+    path.write_text(text[:-2] + "x\n", "utf-8")
     assert replay(path)[0] == 1
+    path.write_text(with_own_digest(text.replace("a.dcd", "c.dcd", 1)), "utf-8")
+    status, found = replay(path)
+    assert (status, found["results"][0]["differences"][0]["place"]) == (1, "line 'wt 1'")
+    path.write_text(text, "utf-8")
+    shutil.rmtree("out/of/wt/2")
+    status, found = replay("out")
+    missing = {one["name"] for one in found["results"] if one["verdict"] == "differs"}
+    assert status == 1
+    assert missing == {"out/of/wt/2/rmsd.csv", "out/of/wt/2/rmsf.csv"}
+    assert replay("out/of/wt/1")[0] == 0
+
+
+def test_a_survey_of_frames_that_were_chosen_by_time(project, tmp_path, replay):
+    pytest.importorskip("pyarrow")
+    catalogue = project / "catalogue.csv"
+    catalogue.write_text("id,topology,trajectory\na,adk.psf,adk.dcd\n")
+    battery = tmp_path / "battery.toml"
+    battery.write_text('[gyration]\nselect = "name CA"\n')
+    words = [str(catalogue), "--battery", str(battery), "--backend", "serial", "--series"]
+    output = tmp_path / "tables"
+    times = ["-b", "10ps", "-e", "60ps", "-dt", "2ps"]
+    assert main(["survey", *words, *times, "--no-page", "-o", str(output)]) == 0
+    assert replay(output)[0] == 0
+    manifest = output / "survey.json"
+    text = manifest.read_text("utf-8")
+    for before, after, expected in (
+        ("60.0", "58.0", 1),
+        ("_FramesInTime(", "_FramesInTime(None, ", 2),
+        ("_FramesInTime", "<function f>", 2),
+        ("step=1", "step=__import__('os').getpid()", 2),
+    ):
+        assert before in text
+        manifest.write_text(text.replace(before, after), "utf-8")
+        assert replay(output)[0] == expected
 
 
 def test_energies_and_surfaces(project, tmp_path, monkeypatch, replay):

@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline._util.arguments import whole_number
 from paceline.analysis.row_condition import RowCondition, find_title
-from paceline.analysis.saved_tables import OF_FRAMES, SavedTable, read_saved
+from paceline.analysis.saved_tables import OF_FRAMES, SavedTable, names_in, read_saved
 from paceline.analysis.table import rounding_of
 from paceline.contract.atoms import attribute_of
 from paceline.errors import UnsupportedError
@@ -347,10 +347,9 @@ def files_of(tables: Sequence[SavedTable]) -> tuple[str, list[str], list[str]]:
             raise UnsupportedError(
                 f"{table.path} does not name topology and trajectory: add them with -s and -f"
             )
-        trajectories = [
-            f"{_find_near_table(one, table.path)}" for one in facts["trajectory"].split(", ")
-        ]
         prints = tuple(facts.get("fingerprint", "").split(", "))
+        files = names_in(facts["trajectory"], len(prints) if prints[0] else None)
+        trajectories = [f"{_find_near_table(one, table.path)}" for one in files]
         found.add(
             (f"{_find_near_table(facts['topology'], table.path)}", tuple(trajectories), prints)
         )

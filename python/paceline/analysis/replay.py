@@ -14,13 +14,14 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 
+from paceline import _core
 from paceline._util.files import is_address
 from paceline._util.json_object import JsonObject
 from paceline.analysis.base import AnalysisBase
@@ -36,6 +37,7 @@ from paceline.analysis.saved_tables import (
     LINES,
     digest_of,
     is_of_command,
+    names_in,
 )
 from paceline.contract.atoms import System, attribute_of
 from paceline.contract.transform_interface import Transform
@@ -64,6 +66,8 @@ OPTIONS_OF_SYSTEMS = {
 MOST_OF_A_VALUE = 1024
 #: Maximum number of differences of a file that are listed; all are counted.
 MOST_LISTED = 10
+#: Number of elements of an array that are compared at a time.
+PART = 1 << 20
 #: Maximum number of characters of a value in a message.
 MOST_SHOWN = 60
 #: Facts about the software, besides the processor.
@@ -72,7 +76,8 @@ _PROCESSOR = "processor"
 #: Facts with names of files, whose content has a digest of its own.
 _NAMES = ("topology", "trajectory", "files")
 #: Facts with digests of the files that were read, or beginnings of their keys.
-_CONTENTS = ("fingerprint", "topology sha256", "trajectory sha256", "files sha256", INPUT)
+FINGERPRINT = "fingerprint"
+_CONTENTS = (FINGERPRINT, "topology sha256", "trajectory sha256", "files sha256", INPUT)
 #: Folders in a path.
 _FOLDERS = re.compile(r"[^\s,;'\"=()\[\]]*/")
 
@@ -84,8 +89,16 @@ class Difference:
     place: str
     saved: str
     computed: str
-    #: True if both are numbers that differ by at most `TOLERANCE`.
-    is_small: bool = False
+    #: Difference of two numbers, divided by the largest number of the column; infinite if one of
+    #: them is not finite, and NaN for texts and lines of facts.
+    deviation: float = float("nan")
+    #: False for whole numbers in arrays: counts do not depend on the order of additions.
+    may_be_small: bool = True
+
+    @property
+    def is_small(self) -> bool:
+        """True if both are numbers that differ by at most `TOLERANCE`."""
+        return self.may_be_small and self.deviation <= TOLERANCE
 
     def __str__(self) -> str:
         return f"{self.place}: the file has {_shown(self.saved)}, computed {_shown(self.computed)}"
@@ -101,14 +114,35 @@ class Check:
     #: What was compared, such as "98 rows of 3 columns".
     compared: str = ""
     reasons: list[str] = field(default_factory=list)
-    #: The first differences, and the number of all.
+    #: The first differences, the largest difference of two numbers, and the number of all.
     differences: list[Difference] = field(default_factory=list)
+    largest: Difference | None = None
     n_differences: int = 0
 
     @property
     def is_equal(self) -> bool:
         """True if every number is equal, or equal within the tolerance of another processor."""
         return self.verdict.startswith("equal")
+
+
+@dataclass
+class _Differences:
+    """Differences of one result: all are counted, the first and the largest are kept."""
+
+    n: int = 0
+    first: list[Difference] = field(default_factory=list)
+    largest: Difference | None = None
+    #: True if all are within the tolerance.
+    are_small: bool = True
+
+    def add(self, one: Difference) -> None:
+        """Count a difference; keep it if it is among the first ones, or the largest."""
+        self.n += 1
+        self.are_small &= one.is_small
+        if len(self.first) < MOST_LISTED:
+            self.first.append(one)
+        if one.deviation > (0.0 if self.largest is None else self.largest.deviation):
+            self.largest = one
 
 
 @dataclass(frozen=True)
@@ -183,7 +217,7 @@ def _facts(lines: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _cells(lines: Sequence[str], path: Path) -> Iterator[list[str]]:
+def _cells(lines: Iterable[str], path: Path) -> Iterator[list[str]]:
     """Split lines of a table into cells."""
     ending = path.suffix.lower()
     if ending == ".xvg":
@@ -197,19 +231,17 @@ def compare(saved: ResultFile, computed: ResultFile, *, moved: bool = False) -> 
     With `moved`, folders of files that were read may differ.
     """
     name = os.fspath(saved.path)
-    found = [
-        *_differing_facts(saved, computed, moved=moved),
-        *(
-            _differing_arrays(saved.arrays, computed.arrays)
-            if saved.lines is None or computed.lines is None
-            else _differing_lines(saved, saved.lines, computed.lines)
-        ),
-    ]
-    changed, other_software, other_processor = _changes(saved.facts, computed.facts)
-    reasons = [*changed, *other_software, *other_processor]
-    verdict = "differs" if found or not saved.is_intact else "equal"
+    found = _Differences()
+    changed, grown = _compare_facts(saved.facts, computed.facts, found, moved=moved)
+    if saved.lines is None or computed.lines is None:
+        _compare_arrays(saved.arrays, computed.arrays, found)
+    else:
+        _compare_lines(saved, saved.lines, computed.lines, found)
+    other_software, other_processor = _changed_programs(saved.facts, computed.facts)
+    reasons = [*changed, *grown, *other_software, *other_processor]
+    verdict = "differs" if found.n or not saved.is_intact else "equal"
     may_be_small = saved.is_intact and other_processor and not (changed or other_software)
-    if may_be_small and found and all(one.is_small for one in found):
+    if may_be_small and found.n and found.are_small:
         verdict = "equal within tolerance"
         reasons.append(f"all numbers agree to {TOLERANCE:g} of the largest of their column")
     if not saved.is_intact:
@@ -226,36 +258,78 @@ def compare(saved: ResultFile, computed: ResultFile, *, moved: bool = False) -> 
             "SHA-256, or bytes of a trajectory between the samples of its fingerprint have changed"
         )
     compared = f"{saved.description}, {many(len(saved.facts), 'fact')}"
-    return Check(name, verdict, compared, reasons, found[:MOST_LISTED], len(found))
+    return Check(name, verdict, compared, reasons, found.first, found.largest, found.n)
 
 
-def _kind(key: str) -> str:
+def _kind(key: str, facts: Mapping[str, str]) -> str:
     """Classify a fact: about the software, the files, the command, or a result."""
     if key in _SOFTWARE or key == _PROCESSOR:
         return "software"
     if key in DIGESTS or key == CALL or is_of_command(key):
         return "contents" if key.startswith(INPUT) else "command"
-    if key in _NAMES:
+    # Tables of replicas name the files of each replica.
+    if key in _NAMES or f"{FINGERPRINT} of {key}" in facts:
         return "names"
     return "contents" if key.startswith(_CONTENTS) else "result"
 
 
-def _changes(
-    saved: Mapping[str, str], computed: Mapping[str, str]
-) -> tuple[list[str], list[str], list[str]]:
-    """Describe changes of files, of software and of the processor since a file was written."""
-    changed, software_now = [], []
-    for key, value in saved.items():
-        now = computed.get(key, "")
-        if value == now or (_kind(key) == "contents" and not now):
+def _compare_facts(
+    saved: Mapping[str, str], computed: Mapping[str, str], found: _Differences, *, moved: bool
+) -> tuple[list[str], list[str]]:
+    """Compare facts about files, parameters and results; describe files that changed or grew."""
+    changed, grown = [], []
+    for key in dict.fromkeys([*saved, *computed]):
+        kind = _kind(key, {**saved, **computed})
+        first, second = saved.get(key, "no line"), computed.get(key, "no line")
+        if kind in ("software", "command") or first == second:
             continue
-        if _kind(key) == "contents":
-            changed.append(f"{_file_of(key, saved)} has changed since ({key.partition(' of ')[0]})")
-        elif key in _SOFTWARE:
-            software_now.append(f"{key} {value} computed the file, and {key} {now} again")
+        if moved and _without_folders(key, kind, first) == _without_folders(key, kind, second):
+            continue
+        if kind == "contents" and key in saved and key in computed:
+            about = f"({key.partition(' of ')[0]})"
+            if key.startswith(FINGERPRINT) and _has_grown(key, saved, computed):
+                grown.append(f"{_file_of(key, computed)} has grown since {about}")
+                continue
+            changed.append(f"{_file_of(key, saved)} has changed since {about}")
+        if key == FIGURE:
+            first, second = _where_they_differ(first, second)
+        found.add(Difference(f"line {key!r}", first, second))
+    return changed, grown
+
+
+def _without_folders(key: str, kind: str, text: str) -> str:
+    """Remove the folders of paths in a fact."""
+    if kind != "names":
+        return _FOLDERS.sub("", text)
+    names = names_in(text, 1 if key == "topology" else None)
+    return ", ".join(re.split(r"[/\\]", name)[-1] for name in names)
+
+
+def _has_grown(key: str, saved: Mapping[str, str], computed: Mapping[str, str]) -> bool:
+    """True if the files still begin with the bytes of their recorded fingerprints."""
+    _, of, replica = key.partition(" of ")
+    expected = saved[key].split(", ")
+    paths = names_in(computed.get(replica if of else "trajectory", ""), len(expected))
+    try:
+        for path, fingerprint in zip(paths, expected, strict=True):
+            _core.verify(path, fingerprint)
+    except (ValueError, OSError, PacelineError):
+        return False
+    return True
+
+
+def _changed_programs(
+    saved: Mapping[str, str], computed: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
+    """Describe changes of the software and of the processor since a file was written."""
+    software_now = [
+        f"{key} {saved[key]} computed the file, and {key} {computed.get(key, '')} again"
+        for key in _SOFTWARE
+        if key in saved and saved[key] != computed.get(key, "")
+    ]
     before, now = saved.get(_PROCESSOR, ""), computed.get(_PROCESSOR, "")
     processor = [f"another processor computed the file ({before}; now {now})"]
-    return changed, software_now, processor if before != now else []
+    return software_now, processor if before != now else []
 
 
 def _file_of(key: str, facts: Mapping[str, str]) -> str:
@@ -266,23 +340,8 @@ def _file_of(key: str, facts: Mapping[str, str]) -> str:
     if of:
         is_topology = begin.startswith("topology")
         return f"the topology of {replica}" if is_topology else facts.get(replica, replica)
-    names = {"fingerprint": "trajectory", "trajectory sha256": "trajectory"}
+    names = {FINGERPRINT: "trajectory", "trajectory sha256": "trajectory"}
     return facts.get(names.get(key, key.removesuffix(" sha256")), key)
-
-
-def _differing_facts(
-    saved: ResultFile, computed: ResultFile, *, moved: bool
-) -> Iterator[Difference]:
-    """Compare the facts about parameters and results."""
-    for key in dict.fromkeys([*saved.facts, *computed.facts]):
-        if _kind(key) != "result":
-            continue
-        first, second = saved.facts.get(key, "no line"), computed.facts.get(key, "no line")
-        if first == second or (moved and _FOLDERS.sub("", first) == _FOLDERS.sub("", second)):
-            continue
-        if key == FIGURE:
-            first, second = _where_they_differ(first, second)
-        yield Difference(f"line {key!r}", first, second)
 
 
 def _where_they_differ(first: str, second: str) -> tuple[str, str]:
@@ -293,17 +352,16 @@ def _where_they_differ(first: str, second: str) -> tuple[str, str]:
     return f"…{first[part]}…", f"…{second[part]}…"
 
 
-def _differing_lines(
-    saved: ResultFile, first: Sequence[str], second: Sequence[str]
-) -> Iterator[Difference]:
+def _compare_lines(
+    saved: ResultFile, first: Sequence[str], second: Sequence[str], found: _Differences
+) -> None:
     """Compare the rows of two tables."""
     if first == second:
         return
     is_xvg = saved.path.suffix.lower() == ".xvg"
-    rows = [line for line in second if not line.startswith("@")]
-    table = [*_cells(rows, saved.path)]
-    titles = [] if is_xvg or not table else table.pop(0)
-    largest = [_largest(column) for column in zip_longest(*table, fillvalue="")]
+    rows = _cells((line for line in second if not line.startswith("@")), saved.path)
+    titles = [] if is_xvg else next(rows, [])
+    largest = _largest_of_columns(rows)
     number = 0 if is_xvg else -1  # the row of titles
     for one, other in zip_longest(first, second):
         is_row = not (one or other or "").startswith("@")
@@ -312,7 +370,7 @@ def _differing_lines(
             continue
         if one is None or other is None or not is_row:
             place = f"row {number}" if is_row else "a line for Grace"
-            yield Difference(place, one or "no such row", other or "no such row")
+            found.add(Difference(place, one or "no such row", other or "no such row"))
             continue
         [of_one], [of_other] = _cells([one], saved.path), _cells([other], saved.path)
         for k, (a, b) in enumerate(zip_longest(of_one, of_other, fillvalue="nothing")):
@@ -320,57 +378,88 @@ def _differing_lines(
                 title = titles[k] if k < len(titles) else f"column {k + 1}"
                 place = f"row {number}, {title}" if number else f"title of column {k + 1}"
                 size = largest[k] if k < len(largest) else 0.0
-                yield Difference(place, a, b, _is_small(_number(a), _number(b), size))
+                found.add(Difference(place, a, b, _deviation_of_cells(a, b, size)))
         if of_one == of_other:
-            yield Difference(f"row {number}, spelling", one, other)
+            found.add(Difference(f"row {number}, spelling", one, other))
 
 
-def _number(text: str) -> float:
-    """Convert a cell to a number; NaN for a text."""
+def _number(text: str) -> float | None:
+    """Convert a cell to a number; None for a text."""
     try:
         return float(text)
     except ValueError:
+        return None
+
+
+def _largest_of_columns(rows: Iterable[Sequence[str]]) -> list[float]:
+    """Largest magnitude of the finite numbers in each column."""
+    found: list[float] = []
+    for row in rows:
+        found += [0.0] * (len(row) - len(found))
+        for k, cell in enumerate(row):
+            size = abs(_number(cell) or 0.0)
+            if found[k] < size < float("inf"):
+                found[k] = size
+    return found
+
+
+def _deviation_of_cells(first: str, second: str, largest: float) -> float:
+    """Deviation of the number in a cell; NaN for texts."""
+    numbers = _number(first), _number(second)
+    if numbers[0] is None or numbers[1] is None:
         return float("nan")
+    return float(_deviations(np.array(numbers[:1]), np.array(numbers[1:]), largest)[0])
 
 
-def _largest(column: Sequence[str]) -> float:
-    """Largest magnitude of the finite numbers in a column."""
-    numbers = (abs(_number(cell)) for cell in column)
-    return max((one for one in numbers if np.isfinite(one)), default=0.0)
+def _deviations(first: np.ndarray, second: np.ndarray, largest: float) -> np.ndarray:
+    """Differences of numbers, divided by the largest one; infinite where one is not finite."""
+    scale = np.maximum(np.maximum(np.abs(first), np.abs(second)), largest)
+    with np.errstate(all="ignore"):
+        found = np.where(first == second, 0.0, np.abs(first - second) / scale)
+    return np.where(np.isfinite(found), found, np.inf)
 
 
-def _is_small(first: float, second: float, largest: float) -> bool:
-    """True if two numbers differ by at most the tolerance."""
-    if not (np.isfinite(first) and np.isfinite(second)):
-        return False
-    return abs(first - second) <= TOLERANCE * max(abs(first), abs(second), largest)
-
-
-def _differing_arrays(
-    saved: Mapping[str, np.ndarray], computed: Mapping[str, np.ndarray]
-) -> Iterator[Difference]:
-    """Compare the bits of arrays by name."""
+def _compare_arrays(
+    saved: Mapping[str, np.ndarray], computed: Mapping[str, np.ndarray], found: _Differences
+) -> None:
+    """Compare the bits of arrays by name, some elements at a time."""
     for name in dict.fromkeys([*saved, *computed]):
         first, second = saved.get(name), computed.get(name)
         kind, other_kind = _array_kind(first), _array_kind(second)
         if first is None or second is None or kind != other_kind:
-            yield Difference(f"array {name}", kind, other_kind)
+            found.add(Difference(f"array {name}", kind, other_kind))
             continue
-        first, second = np.atleast_1d(first), np.atleast_1d(second)
-        bits, other_bits = (
-            np.ascontiguousarray(one).reshape(-1).view(np.uint8) for one in (first, second)
-        )
-        if not first.size or np.array_equal(bits, other_bits):
-            continue
-        differing = (bits != other_bits).reshape(first.size, -1).any(axis=1)
-        is_number = first.dtype.kind in "fiu"
-        size = _largest([f"{one}" for one in second.ravel()]) if is_number else 0.0
-        for k in np.flatnonzero(differing):
-            index = np.unravel_index(k, first.shape)
-            a, b = first[index], second[index]
-            # Indices and counts do not depend on the order of additions.
-            small = first.dtype.kind == "f" and _is_small(float(a), float(b), size)
-            yield Difference(f"{name}[{', '.join(map(str, index))}]", f"{a}", f"{b}", small)
+        shape = first.shape or (1,)
+        first, second = (np.ascontiguousarray(one).reshape(-1) for one in (first, second))
+        largest = _largest_of_array(second)
+        for begin in range(0, first.size, PART):
+            parts = first[begin : begin + PART], second[begin : begin + PART]
+            bits, other_bits = (one.view(np.uint8).reshape(len(one), -1) for one in parts)
+            rows = np.flatnonzero((bits != other_bits).any(axis=1))
+            if not len(rows):
+                continue
+            a, b = (one[rows] for one in parts)
+            deviations = np.full(len(rows), np.nan)
+            if a.dtype.kind in "fiu":
+                deviations = _deviations(a.astype(np.float64), b.astype(np.float64), largest)
+            # The first ones, and the one that deviates most.
+            kept = dict.fromkeys([*range(min(MOST_LISTED, len(rows))), int(deviations.argmax())])
+            found.n += len(rows) - len(kept)
+            for k in kept:
+                index = np.unravel_index(begin + rows[k], shape)
+                place = f"{name}[{', '.join(map(str, index))}]"
+                is_float = a.dtype.kind == "f"
+                deviation = float(deviations[k])
+                found.add(Difference(place, f"{a[k]}", f"{b[k]}", deviation, is_float))
+
+
+def _largest_of_array(values: np.ndarray) -> float:
+    """Largest magnitude of the finite numbers in an array; 0 if there are none."""
+    if values.dtype.kind not in "fiu":
+        return 0.0
+    parts = (values[begin : begin + PART] for begin in range(0, values.size, PART))
+    numbers = (np.abs(part[np.isfinite(part)].astype(np.float64)) for part in parts)
+    return max((float(one.max(initial=0.0)) for one in numbers), default=0.0)
 
 
 def _array_kind(array: np.ndarray | None) -> str:

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import re
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ IN_PYTHON = "in Python"
 CALL = "call"
 #: Name of the file that describes a folder of results as an RO-Crate.
 METADATA = "ro-crate-metadata.json"
+#: Separator of names of files before an absolute path or an address.
+_BEFORE_ABSOLUTE = re.compile(r", (?=/|[A-Za-z]:[/\\\\]|[a-z0-9]+://)")
 #: Beginning of the keys of lines with the SHA-256 of further files that a command read.
 INPUT = "sha256 of file "
 #: Names of arrays, and titles of the columns that identify frames.
@@ -275,6 +278,23 @@ def title_like(columns: Mapping[str, object], path: Path | str, wanted: str) -> 
 def is_of_command(key: str) -> bool:
     """True for the keys of lines about the command that computed a table."""
     return key in (COMMAND, FOLDER) or key.startswith(INPUT)
+
+
+def names_in(text: str, n: int | None = None) -> list[str]:
+    """Split the names of `n` files in a fact, which may contain commas themselves.
+
+    Examples
+    --------
+    >>> names_in("/data/a, b/md.xtc, /data/c.xtc"), names_in("a, b.xtc", 1)
+    (['/data/a, b/md.xtc', '/data/c.xtc'], ['a, b.xtc'])
+    """
+    if n == 1:
+        return [text]
+    found = text.split(", ")
+    # Names of trajectories are absolute paths or addresses.
+    absolute = _BEFORE_ABSOLUTE.split(text)
+    is_absolute = _BEFORE_ABSOLUTE.match(f", {text}") is not None
+    return absolute if is_absolute and len(found) != n else found
 
 
 class DigestedText(io.TextIOBase):

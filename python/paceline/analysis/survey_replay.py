@@ -4,7 +4,7 @@ import json
 import os
 import random
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from paceline import _core
@@ -19,6 +19,7 @@ from paceline.analysis.survey_worker import (
     with_digest,
 )
 from paceline.errors import FileChangedError, UnsupportedError
+from paceline.runner import FramesChosen
 
 if TYPE_CHECKING:
     import pyarrow
@@ -27,16 +28,27 @@ if TYPE_CHECKING:
 SEED = 0
 #: Options of a run that a manifest may have, and options of a Universe that a table may have. A
 #: survey may come from somebody else: other options would write files.
-OPTIONS, OF_UNIVERSE = ("start", "stop", "step", "on_error"), ("dataset", "dt")
+OPTIONS, OF_UNIVERSE = ("start", "stop", "step", "frames", "on_error"), ("dataset", "dt")
 #: Columns that name a row in a message.
 NAMES = ("analysis", "quantity", "x", "frame", "message")
 
 
-def replay_survey(folder: str | os.PathLike, *, sample: int | None = None) -> tuple[list[str], int]:
+def _no_frames(text: str) -> FramesChosen:
+    """Know no choice of frames by its text."""
+    return None
+
+
+def replay_survey(
+    folder: str | os.PathLike,
+    frames_named: Callable[[str], FramesChosen] = _no_frames,
+    *,
+    sample: int | None = None,
+) -> tuple[list[str], int]:
     """Compute all or some systems of a survey again; return differences, and their number.
 
     Differences are sentences that name the table, the row and both values. First, the digests of
-    all tables are compared with the manifest. Then rows are compared bit by bit.
+    all tables are compared with the manifest. Then rows are compared bit by bit. `frames_named`
+    returns the choice of frames that a text in a manifest describes, or None.
 
     Raises `UnsupportedError` if the survey chose frames by a function, which no file records.
     """
@@ -50,7 +62,7 @@ def replay_survey(folder: str | os.PathLike, *, sample: int | None = None) -> tu
     if differences:
         return differences, 0
     stored = StoredTables(survey)
-    settings = settings_of(survey)
+    settings = settings_of(survey, frames_named)
     entries = entries_of(survey)
     if sample is not None and sample < len(entries):
         entries = random.Random(SEED).sample(entries, sample)
@@ -66,15 +78,21 @@ def replay_survey(folder: str | os.PathLike, *, sample: int | None = None) -> tu
     return differences, len(entries)
 
 
-def settings_of(survey: Survey) -> SurveySettings:
+def settings_of(
+    survey: Survey, frames_named: Callable[[str], FramesChosen] = _no_frames
+) -> SurveySettings:
     """Return the settings that a manifest records."""
     recorded = survey.facts["settings"]
-    if "frames" in recorded["options"]:
-        raise UnsupportedError(
-            f"{survey.folder}: its frames were chosen by time or by a function: run the survey "
-            "again into another folder, and compare the tables"
-        )
-    unknown = recorded["options"].keys() - OPTIONS
+    options = {**recorded["options"]}
+    if (given := options.get("frames")) is not None:
+        is_list = isinstance(given, list) and all(isinstance(one, int) for one in given)
+        options["frames"] = given if is_list else frames_named(f"{given}")
+        if options["frames"] is None:
+            raise UnsupportedError(
+                f"{survey.folder}: its frames were chosen by a function of a script: run the "
+                "survey again into another folder, and compare the tables"
+            )
+    unknown = options.keys() - OPTIONS
     if unknown:
         raise UnsupportedError(
             f"{survey.folder}: its manifest has an unknown option {sorted(unknown)[0]!r}"
@@ -84,7 +102,7 @@ def settings_of(survey: Survey) -> SurveySettings:
     settings = SurveySettings(
         survey.facts["catalogue"]["folder"],
         None if text == "default" else tomllib.loads(text),
-        recorded["options"],
+        options,
         recorded["unwrap"],
         "series" in tables,
         "profiles" in tables,

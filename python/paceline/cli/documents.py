@@ -380,6 +380,9 @@ class ReplayedResult(TypedDict):
     compared: Annotated[str, "size of the result, in words"]
     reasons: Annotated[list[str], "why numbers differ, or where files were found"]
     differences: Annotated[list[ReplayDifference], "the first ten differences"]
+    largest: Annotated[
+        ReplayDifference | None, "largest difference of two numbers, relative to their column"
+    ]
     n_differences: Annotated[int, "number of all differences"]
 
 

@@ -11,11 +11,13 @@ import re
 import shlex
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath, PureWindowsPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from paceline._util.files import is_address, is_stream
+from paceline._util.digest import file_digest
+from paceline._util.files import check_local, is_address, is_stream
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED
 from paceline.cli.command_line import modules, parser_of, resolve_addresses
 from paceline.cli.options import add_json_argument, add_thread_argument, positive, print_json
@@ -42,6 +44,10 @@ NOT_OF_RESULTS = ("output", "figure", "workers", "while the simulation runs", "o
 KEPT = ("on_error", "output_files")
 #: Seed of the sample of results.
 SEED = 1
+#: Beginning of a path of Windows, or its separator.
+_OF_WINDOWS = re.compile(r"[A-Za-z]:[/\\]|[^/]*\\")
+#: Arguments that name no input.
+_NO_INPUTS = ("command_line", "folder", "form", "names", "output")
 
 
 class Options(NamedTuple):
@@ -63,6 +69,8 @@ class Item(NamedTuple):
     #: Items with equal jobs are computed again together, by `again`.
     job: tuple[str, ...]
     again: "Callable[[Sequence[Item], Options], list[Check]]"
+    #: Folder that is checked completely, so that missing tables are reported; None for a file.
+    folder: Path | None = None
 
 
 def add_replay(commands: Commands) -> CommandParser:
@@ -74,8 +82,10 @@ def add_replay(commands: Commands) -> CommandParser:
         "files name, and compare every number, bit by bit. If a number differs, the answer names "
         "it, and the reason: a file has changed, another version or another processor computed it "
         "(then numbers may differ by one millionth of the largest number of their column), or the "
-        "result was edited. The exit status is 0 if all is equal, 1 if a number differs, and 2 if "
-        "a result could not be checked.",
+        "result was edited. Names and digests of files in a result must be true, too, except for "
+        "folders of files that were moved. The exit status is 0 if all is equal, 1 if a number or "
+        "a file differs or a table of a battery is missing, and 2 if a result could not be "
+        "checked.",
         epilog=EXAMPLES,
     )
     parser.usage = "%(prog)s [options] RESULT..."
@@ -122,7 +132,9 @@ def run_replay(args: argparse.Namespace) -> int:
     for item in items:
         jobs.setdefault((item.again, item.job), []).append(item)
     options = Options(args.inputs, args.n_workers, args.sample)
-    checks = [check for some in jobs.values() for check in _checked(some, options)]
+    # Several jobs may report the same missing table.
+    found = {one.name: one for some in jobs.values() for one in _checked(some, options)}
+    checks = [*found.values()]
     n_equal = sum(check.is_equal for check in checks)
     n_different = sum(check.verdict == "differs" for check in checks)
     unchecked = len(checks) - n_equal - n_different
@@ -139,7 +151,7 @@ def run_replay(args: argparse.Namespace) -> int:
 
 def _print(checks: "Sequence[Check]") -> None:
     """Print a line for each result, then the reasons and differences of those that have some."""
-    from paceline.performance.number_format import aligned
+    from paceline.performance.number_format import aligned, many
 
     rows = [("result", "verdict", "compared")]
     rows += [(one.name, one.verdict, one.compared) for one in checks]
@@ -153,16 +165,19 @@ def _print(checks: "Sequence[Check]") -> None:
             print(*(f"  {difference}" for difference in one.differences), sep="\n")
         more = one.n_differences - len(one.differences)
         if one.differences and more > 0:
-            print(f"  and {more} further differences")
+            is_new = one.largest is not None and one.largest not in one.differences
+            largest = f"; the largest: {one.largest}" if is_new else ""
+            print(f"  and {many(more, 'further difference')}{largest}")
 
 
 def _as_json(check: "Check") -> dict[str, object]:
     """Convert the outcome of a check for JSON."""
-    differences = [
-        {"place": one.place, "file": one.saved, "computed": one.computed}
-        for one in check.differences
-    ]
-    return {**vars(check), "differences": differences}
+    kept = [check.largest] if check.largest is not None else []
+    differences, largest = (
+        [{"place": one.place, "file": one.saved, "computed": one.computed} for one in some]
+        for some in (check.differences, kept)
+    )
+    return {**vars(check), "differences": differences, "largest": next(iter(largest), None)}
 
 
 def kind_of(path: Path) -> str:
@@ -185,7 +200,7 @@ def _file(path: Path) -> list[Item]:
     return [_item(path)]
 
 
-def _item(path: Path) -> Item:
+def _item(path: Path, folder: Path | None = None) -> Item:
     """Return the item of a file. Files of one command in one folder are computed together."""
     from paceline.analysis.replay import ResultFile
     from paceline.analysis.saved_tables import COMMAND, FOLDER, IN_PYTHON
@@ -199,7 +214,7 @@ def _item(path: Path) -> Item:
         return Item(os.fspath(path), path, (os.fspath(path),), _check_call)
     # Commands of several projects may have the same words: each runs for the results of a folder.
     job = f"{command}", facts.get(FOLDER, ""), os.path.realpath(path.parent)
-    return Item(os.fspath(path), path, job, _check_command)
+    return Item(os.fspath(path), path, job, _check_command, folder)
 
 
 def _folder(path: Path) -> list[Item]:
@@ -209,7 +224,7 @@ def _folder(path: Path) -> list[Item]:
     found = sorted(one for one in path.rglob("*") if one.suffix.lower() in ENDINGS)
     if not found:
         raise UnsupportedError(f"{path}: expected results of paceline, found none in this folder")
-    return [_item(one) for one in found if one.is_file()]
+    return [_item(one, path) for one in found if one.is_file()]
 
 
 def _survey(path: Path) -> list[Item]:
@@ -221,12 +236,13 @@ def _check_survey(items: Sequence[Item], options: Options) -> "list[Check]":
     """Check surveys, of each some systems if a sample was asked for."""
     from paceline.analysis.replay import MOST_LISTED, Check
     from paceline.analysis.survey_replay import replay_survey
+    from paceline.cli.survey_commands import recorded_frames
     from paceline.performance.number_format import many
 
     checks = []
     for item in items:
         with _quiet():
-            found, n_systems = replay_survey(item.path, sample=options.sample)
+            found, n_systems = replay_survey(item.path, recorded_frames, sample=options.sample)
         verdict = "differs" if found else "equal"
         compared = f"{many(n_systems, 'system')} of a survey"
         reasons = found[:MOST_LISTED]
@@ -259,47 +275,83 @@ def _checked(items: Sequence[Item], options: Options) -> "list[Check]":
 def _check_call(items: Sequence[Item], options: Options) -> "list[Check]":
     """Check results of a script, each from the call that its file describes."""
     from paceline.analysis.replay import RepeatedCall, ResultFile, compare
-    from paceline.analysis.saved_tables import FOLDER
 
     checks = []
     for item in items:
         saved = ResultFile.read(item.path)
-        found: list[str] = []
-        folder = saved.facts.get(FOLDER, "")
-        locate = functools.partial(_locate, item.path, options, folder, found)
+        found: dict[str, Path] = {}
+        locate = functools.partial(_locate, item.path, options, found)
         call = RepeatedCall(saved.facts, locate)
         with _quiet(), tempfile.TemporaryDirectory(prefix="paceline-") as temporary:
             path = Path(temporary) / f"result{item.path.suffix}"
             call.results(options.n_workers).save(path)
-            checks.append(compare(saved, ResultFile.read(path), moved=bool(found)))
-        checks[-1].reasons += found
+            # The folder of a script, to which names may be relative, is not recorded.
+            moved = any(os.fspath(at) != name or not at.is_absolute() for name, at in found.items())
+            checks.append(compare(saved, ResultFile.read(path), moved=moved))
+        notes = (_note(name, at) for name, at in found.items() if os.fspath(at) != name)
+        checks[-1].reasons += notes
     return checks
 
 
-def _locate(result: Path, options: Options, folder: str, found: list[str], name: str) -> str:
-    """Find a file that a result names; note in `found` where it is, if not under this name."""
-    folders = [Path(folder), result.parent, *([options.files] if options.files else [])]
-    for base in dict.fromkeys([*folders, Path()]):
-        if _exists(base, name):
-            if base != Path(folder) and not os.path.isabs(name):
-                found.append(f"{name} was found as {base / name}")
-            return os.fspath(base / name)
-    for base in folders[1:]:
-        if _exists(base, Path(name).name):
-            found.append(f"{name} was found as {base / Path(name).name}")
-            return os.fspath(base / Path(name).name)
-    raise FileNotFoundError(
-        f"{result} was computed from {name}, which does not exist here: --files names the folder "
-        "that contains it now"
-    )
+def _locate(result: Path, options: Options, found: dict[str, Path], name: str) -> str:
+    """Find a file that the result of a script names; add it to `found`."""
+    given = [options.files] if options.files else []
+    if _exists(Path(), name):
+        found[name] = Path(name)
+    else:
+        place = _find_elsewhere(name, [*given, result.parent])
+        if place is None:
+            raise FileNotFoundError(
+                f"{result} was computed from {name}, which does not exist here: --files names the "
+                "folder that contains it now"
+            )
+        found[name] = place
+    return os.fspath(found[name])
+
+
+def _note(name: str, path: Path) -> str:
+    """Tell where a file was found that is no longer under its name."""
+    return f"{name} was found as {path}"
+
+
+def _find_elsewhere(name: str, folders: Sequence[Path]) -> Path | None:
+    """Find a file by the last parts of its path, as many as possible, in one of some folders."""
+    for ending in _endings(name):
+        for folder in folders:
+            if _exists(folder, os.fspath(ending)):
+                return folder / ending
+    return None
+
+
+def _endings(name: str) -> list[Path]:
+    r"""Return the last parts of a path, also of one of Windows, beginning with the longest.
+
+    >>> [one.as_posix() for one in _endings("D:\\runs\\wt*\\md.xtc")]
+    ['runs/wt*/md.xtc', 'wt*/md.xtc', 'md.xtc']
+    """
+    from paceline.trajectory.addresses import source_name
+
+    plain = PureWindowsPath(name) if _OF_WINDOWS.match(name) else PurePath(source_name(name))
+    parts = plain.parts[1:] if plain.anchor else plain.parts
+    return [Path(*parts[k:]) for k in range(len(parts)) if ".." not in parts[k:]]
 
 
 def _exists(folder: Path, name: str) -> bool:
-    """True if a file exists in a folder, or if files match a pattern; also for a `file://` name."""
+    """True if a file exists in a folder, or if files match a pattern; also for a `file://` name.
+
+    If this process is confined to a folder, files outside of it do not exist.
+    """
     from paceline.trajectory.addresses import source_name
 
     path = folder / source_name(name)
-    return path.exists() or (glob.has_magic(os.fspath(path)) and bool(glob.glob(os.fspath(path))))
+    try:
+        check_local(path)
+    except UnsupportedError:
+        return False
+    if path.exists():
+        return True
+    found = glob.iglob(os.fspath(path)) if glob.has_magic(os.fspath(path)) else iter(())
+    return next(found, None) is not None
 
 
 def _check_command(items: Sequence[Item], options: Options) -> "list[Check]":
@@ -319,8 +371,10 @@ def _check_command(items: Sequence[Item], options: Options) -> "list[Check]":
                 reason = f"its command, {command}, writes no result of this name"
                 checks.append(Check(item.name, "not checked", reasons=[reason]))
                 continue
-            checks.append(compare(one, ResultFile.read(path), moved=repeated.has_other_folders))
+            computed = repeated.read(path, one)
+            checks.append(compare(one, computed, moved=repeated.has_other_folders))
             checks[-1].reasons += repeated.notes
+        checks += repeated.check_missing(items)
     return checks
 
 
@@ -338,6 +392,7 @@ class _Repeated:
             raise UnsupportedError(f"the recorded command is not valid ({error})") from None
         self._words, self._command, self._recorded = words[1:], command, folder
         self._temporary, self._result, self._options = temporary, result, options
+        self._output = temporary / "output"
         name = words[1] if len(words) > 1 else ""
         is_known = words[:1] == ["paceline"] and modules().get(name) in COMPUTING
         if not is_known or name in NOT_COMPUTING:
@@ -362,23 +417,61 @@ class _Repeated:
             made = self._temporary / f"{stem}{path.suffix.lower()}"
             return made if made.exists() else None
         parts = path.resolve().parts
-        output = self._temporary / "output"
-        ends = (output.joinpath(*parts[-n:]) for n in range(len(parts) - 1, 0, -1))
+        ends = (self._output.joinpath(*parts[-n:]) for n in range(len(parts) - 1, 0, -1))
         return next((path for path in ends if path.exists()), None)
+
+    def check_missing(self, items: "Sequence[Item]") -> "Iterator[Check]":
+        """Report tables that a battery writes, and that are missing in a folder of results."""
+        from paceline.analysis.replay import ENDINGS, Check
+
+        made = sorted(one for one in self._output.rglob("*") if one.suffix.lower() in ENDINGS)
+        for item in items:
+            path = self.result_of(item.path, None) if item.folder else None
+            if not self._is_battery or item.folder is None or path is None:
+                continue
+            # Folder of the battery, which may be above or below the folder that is checked.
+            n_parts = len(path.relative_to(self._output).parts)
+            results, checked = item.path.resolve().parents[n_parts - 1], item.folder.resolve()
+            for one in made:
+                place = results / one.relative_to(self._output)
+                if not place.exists() and place.is_relative_to(checked):
+                    name = os.fspath(item.folder / place.relative_to(checked))
+                    reason = f"this table is missing, which its command, {self._command}, writes"
+                    yield Check(name, "differs", reasons=[reason], n_differences=1)
+            return
+
+    def read(self, path: Path, saved: "ResultFile") -> "ResultFile":
+        """Read a computed result, whose facts name files as the recorded result does."""
+        from paceline.analysis.replay import ResultFile
+        from paceline.analysis.saved_tables import INPUT
+
+        computed, facts = ResultFile.read(path), dict[str, str]()
+        for key, value in computed.facts.items():
+            for name, place in self._moved.items():
+                key = f"{INPUT}{name}" if key == f"{INPUT}{place}" else key
+                value = name if value == place else value
+            facts[key] = value
+        # A file that does not change the numbers, such as a style, has not been read again.
+        for name in _inputs_of(saved):
+            found = self._base / self._moved.get(name, name)
+            facts.setdefault(f"{INPUT}{name}", file_digest(found))
+        return replace(computed, facts=facts)
 
     def run(self, saved: "ResultFile") -> None:
         """Run the command in the folder that has its files."""
         args = self._parsed(self._words)
         named = [*_names_in(args), *_inputs_of(saved)]
-        base = self._base(args, named)
-        words = [self._found(word, base) if word in named else word for word in self._words]
-        for name in named:
-            self._found(name, base)  # raises an error if it is missing
-        if base != self._recorded:
-            self.notes.insert(0, f"files were looked up from the folder {base}")
-        args = self._parsed(words)
+        self._base = self._find_base(args, named)
+        places = {name: self._find(name) for name in dict.fromkeys(named)}
+        self._moved = {name: place for name, place in places.items() if place != name}
+        if self._base != self._recorded:
+            self.notes.append(f"files were looked up from the folder {self._base}")
+        self.notes += [_note(name, Path(place)) for name, place in self._moved.items()]
+        for name, value in vars(args).items():
+            if name not in _NO_INPUTS:
+                vars(args)[name] = _placed(value, self._moved)
         args.folder = os.fspath(self._recorded)
-        with contextlib.chdir(base), _quiet():
+        with contextlib.chdir(self._base), _quiet():
             resolve_addresses(args)
             resolve_files(args)
             self._set_outputs(args, saved)
@@ -396,7 +489,7 @@ class _Repeated:
             reason = said.getvalue().strip().removeprefix("paceline: error: ")
             raise UnsupportedError(f"the recorded command is not valid: {reason}") from None
 
-    def _base(self, args: argparse.Namespace, named: Sequence[str]) -> Path:
+    def _find_base(self, args: argparse.Namespace, named: Sequence[str]) -> Path:
         """Find the folder in which the names of the command's files are valid.
 
         The first choice is the folder from which the command's output is this result; then the
@@ -417,23 +510,18 @@ class _Repeated:
         )
         return next(fitting, self._folders[0])
 
-    def _found(self, name: str, base: Path) -> str:
+    def _find(self, name: str) -> str:
         """Return the name of an input, or the path under which it was found."""
-        if is_address(name) or _exists(base, name):
+        if is_address(name) or _exists(self._base, name):
             return name
-        others = [self._options.files.absolute()] if self._options.files else []
-        places = [folder / Path(name).name for folder in others]
-        places += [folder / name for folder in self._folders]
-        places += [folder / Path(name).name for folder in self._folders]
-        for path in places:
-            if _exists(path.parent, path.name):
-                note = f"{name} was found as {path}"
-                self.notes += [note] if note not in self.notes else []
-                return os.fspath(path)
-        raise UnsupportedError(
-            f"{self._result} was computed from {name}, which does not exist in {base}: --files "
-            "names the folder that contains it now"
-        )
+        given = [self._options.files.absolute()] if self._options.files else []
+        place = _find_elsewhere(name, [*given, *self._folders])
+        if place is None:
+            raise UnsupportedError(
+                f"{self._result} was computed from {name}, which does not exist in {self._base}: "
+                "--files names the folder that contains it now"
+            )
+        return os.fspath(place)
 
     def _set_outputs(self, args: argparse.Namespace, saved: "ResultFile") -> None:
         """Write results to the temporary folder only, and reset what does not change them."""
@@ -468,7 +556,7 @@ class _Repeated:
             args.n_workers = self._options.n_workers
         args.only_tables = True
         if self._is_battery:
-            args.output = self._temporary / "output"
+            args.output = self._output
         elif self._name == "align":
             args.output = self._temporary / (output or self._result).name
             ending = parsed.rmsd.suffix if parsed.rmsd else ".csv"
@@ -490,6 +578,16 @@ def _names_in(args: argparse.Namespace) -> list[str]:
     output = vars(args).get("output")
     # In a command without -o, the last file may be the output.
     return [one for one in found if not is_stream(one) and one != os.fspath(output or "")]
+
+
+def _placed(value: object, moved: Mapping[str, str]) -> object:
+    """Replace names of files in an argument by the paths under which they were found."""
+    if isinstance(value, list):
+        return [_placed(one, moved) for one in value]
+    place = moved.get(f"{value}") if isinstance(value, str | Path) else None
+    if place is None:
+        return value
+    return Path(place) if isinstance(value, Path) else place
 
 
 def _listed(value: object) -> list[str]:

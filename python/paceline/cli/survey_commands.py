@@ -1,6 +1,8 @@
 """Command that analyses many trajectories and writes tables of all results (survey)."""
 
 import argparse
+import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -243,6 +245,28 @@ class _FramesInTime:
         from paceline.cli.analysis_steps import frames_of
 
         return frames_of(trajectory, argparse.Namespace(**vars(self)))
+
+
+def recorded_frames(text: str) -> Callable[[Frames], np.ndarray] | None:
+    """Return the choice of frames that a manifest describes; None for a function of a script.
+
+    Examples
+    --------
+    >>> recorded_frames("_FramesInTime(begin=('time', 10.0), end=None, step=1, every=None)")
+    _FramesInTime(begin=('time', 10.0), end=None, step=1, every=None)
+    """
+    try:
+        call = ast.parse(text, mode="eval").body
+        assert isinstance(call, ast.Call)
+        given = {f"{one.arg}": ast.literal_eval(one.value) for one in call.keywords}
+        found = _FramesInTime(**given)
+        bounds = [one for one in (found.begin, found.end) if one is not None]
+        assert all(kind in ("frame", "time") and float(value) == value for kind, value in bounds)
+        assert found.every is None or float(found.every) > 0
+        assert found.step == int(found.step) >= 1
+    except (AssertionError, SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
+        return None
+    return found if repr(found) == text else None
 
 
 def _report(found: "Survey", *, as_json: bool) -> None:
