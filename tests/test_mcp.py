@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,9 @@ from helpers.waiting import PATIENCE, until
 from jsonschema import Draft202012Validator
 from MDAnalysisTests.datafiles import H5MD_xvf
 
+import paceline
 from paceline._util.files import check_inside
+from paceline.analysis import rms
 from paceline.cli.command_tools import NO_TOOLS, documents, tools
 from paceline.cli.documents import schema_of
 from paceline.errors import UnsupportedError
@@ -23,8 +26,19 @@ from paceline.errors import UnsupportedError
 mcp = pytest.importorskip("mcp", reason="needs the package mcp")
 from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
 
-from paceline.cli.confinement import check_argument  # noqa: E402
-from paceline.cli.mcp_server import MOST_ANSWER, MOST_MESSAGE, MOST_TEXT, clipped  # noqa: E402
+from paceline.cli.confinement import (  # noqa: E402
+    check_argument,
+    check_command_line,
+    check_pattern,
+)
+from paceline.cli.mcp_server import (  # noqa: E402
+    MOST_ANSWER,
+    MOST_MESSAGE,
+    MOST_TEXT,
+    _fitting,
+    _too_large,
+    clipped,
+)
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a POSIX system")
 
@@ -172,7 +186,9 @@ def test_files_outside_are_refused(link, folder):
     calls += [("rmsd", {**RMSD, "ref": names[0]}), ("frames", {"tables": [names[1]]})]
     for call, result in zip(calls, ask(folder, *calls), strict=True):
         answer = content(result)
-        assert (result.is_error, answer["state"]) == (True, "refused"), call
+        # The command itself looks for the files of a pattern.
+        state = "finished" if "*.dcd" in str(call) and "up/" not in str(call) else "refused"
+        assert (result.is_error, answer["state"]) == (True, state), call
         assert "outside of the folder" in answer["document"]["error"]["message"]
     assert not (folder.parent / "new.csv").exists()
 
@@ -228,6 +244,155 @@ def test_files_that_other_files_name_are_confined(folder, run):
         assert "outside of the folder" in answer["document"]["error"]["message"], answer
         assert "SECRET" not in json.dumps(answer)
     assert not (folder / "low.xtc").exists()
+
+
+@pytest.fixture
+def ways_out(folder):
+    """Files in the folder that lead out of it, and the calls that use them."""
+    outside = folder.parent
+    (folder / "up").symlink_to(outside)
+    (folder / "link.csv").symlink_to(outside / "new.csv")
+    (folder / "index.ndx").symlink_to(outside / "secret.ndx")
+    (outside / "secret.ndx").write_text("[ SECRET ]\n1 2 3\n")
+    (outside / "secret.xvg").write_text("# SECRET\n0 1\n1 2\n2 3\n")
+    shutil.copy(H5MD_xvf, outside / "outside.h5")
+    calls = {
+        "home": ("info", {"trajectory": ["~/outside.dcd"]}),
+        "variable": ("info", {"trajectory": ["$OUTSIDE/outside.dcd"]}),
+        "braces": ("info", {"trajectory": ["${OUTSIDE}/outside.dcd"]}),
+        "address": ("info", {"trajectory": [f"file://{outside}/outside.dcd"]}),
+        "capitals": ("info", {"trajectory": [f"FILE://{outside}/outside.dcd"]}),
+        "server": ("info", {"trajectory": ["http://127.0.0.1:1/outside.dcd"]}),
+        "hidden up": ("info", {"trajectory": ["[u]p/outside.dcd"]}),
+        "output": ("rmsd", {**RMSD, "end": 2, "output": "link.csv"}),
+        "new folder": ("battery", {**RMSD, "end": 2, "output": "up/results"}),
+        "index": ("info", {"topology": "adk.psf", "index": "index.ndx"}),
+        "number": ("rmsd", {**RMSD, "ref": "up/outside.psf"}),
+    }
+    batteries = {
+        "writer": f'[align]\nanalysis = "align.AlignTraj"\nreference = "all"\n'
+        f'filename = "{outside}/new.dcd"\n',
+        "energies": f'[rmsd]\n[energies]\nfiles = ["{outside}/secret.xvg"]\n',
+        "tree": '[rmsd]\n[groups.a]\ntopology = "adk.psf"\n'
+        'trajectories = [["adk.dcd", "up/outside.dcd"], "adk.dcd"]\n',
+        "pattern": '[rmsd]\n[groups.a]\ntopology = "adk.psf"\ntrajectories = "*/outside.dcd"\n',
+    }
+    for name, text in batteries.items():
+        (folder / f"{name}.toml").write_text(text)
+        files = {} if "groups" in text else RMSD
+        calls[name] = ("run", {"battery": f"{name}.toml", **files, "output": f"of-{name}"})
+    (folder / "rg.toml").write_text('[gyration]\nselect = "all"\n')
+    rows = {
+        "parent": "../outside.psf,adk.dcd",
+        "absolute": f"{outside}/outside.psf,adk.dcd",
+        "linked": "up/outside.psf,adk.dcd",
+        "HDF5": "up/outside.h5#a/pdbProteinAtoms,adk.dcd",
+        "trajectory": "adk.psf,up/outside.dcd",
+        "of HDF5": "adk.psf,up/outside.h5",
+        "file": f"file://{outside}/outside.psf,adk.dcd",
+    }
+    survey = {"battery": "rg.toml", "no_page": True}
+    for name, row in rows.items():
+        (folder / f"{name}.csv").write_text(f"id,topology,trajectory\na,{row}\n")
+        files = {"catalogue": f"{name}.csv", "output": f"tables of {name}"}
+        calls[f"catalogue: {name}"] = ("survey", {**survey, **files})
+    calls["pattern of a survey"] = (
+        "survey",
+        {**survey, "catalogue": ".", "pattern": "{id}/outside.dcd", "output": "of-pattern"}
+        | {"topology": "{id}/outside.psf"},
+    )
+    return calls
+
+
+def test_ways_out_of_the_folder(ways_out, folder, run, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder.parent))
+    monkeypatch.setenv("OUTSIDE", str(folder.parent))
+    before = sorted(folder.parent.iterdir())
+    for name, result in zip(ways_out, ask(folder, *ways_out.values()), strict=True):
+        answer = content(result)
+        if "catalogue" in name and not result.is_error:  # a failure of a system is a row
+            assert answer["document"]["tables"]["failures"] == 1
+            assert answer["document"]["quantities"] == []
+        else:
+            assert result.is_error, (name, answer)
+        assert "SECRET" not in result.content[0].text, name
+    assert sorted(folder.parent.iterdir()) == before
+
+
+def test_forged_results_do_not_lead_out_of_the_folder(folder, run):
+    """The command, the call and the folder of a result name files outside."""
+    outside = folder.parent
+    table = folder / "of-command.csv"
+    assert run("rmsd", outside / "outside.psf", outside / "outside.dcd", "-o", table)[0] == 0
+    universe = paceline.Universe(outside / "outside.psf", outside / "outside.dcd")
+    rms.RMSD(universe, select="name CA").run().results.save(folder / "of-call.csv")
+    text = table.read_text("utf-8").replace(f"{outside}/outside", "outside")
+    moved = re.sub("(?m)^# folder: .*", f"# folder: {outside}", text)
+    (folder / "of-folder.csv").write_text(moved)
+    names = ["of-command.csv", "of-call.csv", "of-folder.csv"]
+    results = ask(
+        folder,
+        ("replay", {"results": names}),
+        ("replay", {"results": names, "files": str(outside)}),
+    )
+    answer = content(results[0])
+    assert answer["exit_status"] == 2
+    assert [one["verdict"] for one in answer["document"]["results"]] == ["not checked"] * 3
+    assert content(results[1])["state"] == "refused"
+
+
+def test_results_of_tools_are_replayed(folder):
+    """Files that were moved into another folder are found there."""
+    (folder / "later").mkdir()
+    made, same = ask(
+        folder,
+        ("rmsd", {**RMSD, "end": 9, "output": "rmsd.csv"}),
+        ("replay", {"results": ["rmsd.csv"]}),
+    )
+    assert content(made)["exit_status"] == content(same)["exit_status"] == 0
+    for name in ("adk.psf", "adk.dcd"):
+        (folder / name).rename(folder / "later" / name)
+    [found] = ask(folder, ("replay", {"results": ["rmsd.csv"], "files": "later"}))
+    assert content(found)["document"]["equal"] == 1
+
+
+@pytest.mark.parametrize("form", ["{}", "--ref={}", "-o{}", "--select=a=b {}", "--ref={}/*.dcd"])
+def test_every_form_of_an_option_is_checked(form, tmp_path):
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "a.dcd").touch()
+    (inside / "up").symlink_to(tmp_path)
+    place = "up" if "*" in form else "../a.dcd"
+    if "a=b" in form:  # one text, which is no path out of the folder
+        check_command_line([form.format(place)], inside, stores=False)
+        return
+    with pytest.raises(UnsupportedError, match="outside of the folder"):
+        check_command_line(["rmsd", form.format(place)], inside, stores=False)
+
+
+def test_patterns_with_many_stars_are_bounded(folder, monkeypatch):
+    """A loop of links would be followed forever."""
+    for k in range(5):
+        (folder / f"loop{k}").symlink_to(folder)
+    listed = []
+    scan = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scan(path))
+    monkeypatch.setattr("paceline.cli.confinement.MOST_NAMES", 1000)
+    check_pattern("*/" * 40 + "md.xtc", folder)
+    assert 10 < len(listed) < 1000
+    check_pattern("*" * 200 + "a" * 20, folder)
+
+
+def test_a_pattern_that_takes_long_does_not_keep_the_server(raw, folder):
+    for k in range(10):
+        (folder / f"loop{k}").symlink_to(folder)
+    call = {"name": "info", "arguments": {"trajectory": ["*/" * 30 + "x"], "background": True}}
+    raw.answer("tools/call", call, 2)
+    until(raw.processes)
+    jobs = raw.processes()
+    raw.server.stdin.close()
+    assert raw.server.wait(PATIENCE) == 0
+    assert psutil.wait_procs(jobs, PATIENCE)[1] == []
 
 
 def test_errors_of_commands(folder, adk_in_water):
@@ -295,10 +460,29 @@ def test_texts_of_files_are_clipped(folder):
     assert not {"\u200b", "\u202e", "\U000e0041"} & {*first}
 
 
+def test_lists_of_files_are_never_clipped():
+    names = [f"results/wt/{k}/table-{'x' * 600}.csv" for k in range(300)]
+    deep = {f"key {k}": [{"text": "y" * 600, "list": [*range(500)]}] * 300 for k in range(300)}
+    document = {"written": names, "analyses": deep, "summary": ["z" * 400] * 1000}
+    short = _fitting({"written": names, "document": document})
+    assert short["written"] == names
+    assert short["clipped"]
+    assert short["document"].keys() == document.keys()
+    assert len(json.dumps(short["document"])) <= MOST_ANSWER
+
+
+def test_a_document_that_is_too_large_names_its_files():
+    document = {"schema": "1.0", "warnings": [], "written": ["a.csv", "b ü.csv"], "rows": [1] * 99}
+    found = _too_large(json.dumps(document, indent=1).encode()[:-20])
+    assert found["written"] == ["a.csv", "b ü.csv"]
+    assert found["error"]["kind"] == "AnswerTooLarge"
+    assert "written" not in _too_large(b'{"schema"')
+
+
 def test_clipping():
     assert clipped("a\x1b[31m\ud800") == "a�[31m�"
     assert clipped([1] * 5, 3) == [1, 1, 1, "… (2 items left out)"]
-    assert clipped({"a": 1, "b": 2}, 1) == {"a": 1, "…": "1 keys left out"}
+    assert clipped({"a": 1, "b": 2}, 5, 1) == {"a": 1, "…": "1 keys left out"}
     assert clipped({"a": [None, True, 1.5]}) == {"a": [None, True, 1.5]}
 
 

@@ -318,24 +318,25 @@ class FileAtOffset(io.RawIOBase):
         return self._at
 
 
-#: Folder in which all files of this process must be; None for no limit.
-_folder: str | None = None
+#: Folders in which all files of this process must be; none for no limit.
+_folders: tuple[str, ...] = ()
 #: False if this process may not read from stores and servers.
 _may_use_stores = True
 
 
-def confine_to(folder: str | os.PathLike, *, stores: bool) -> None:
+def confine_to(folder: str | os.PathLike, scratch: str | os.PathLike, *, stores: bool) -> None:
     """Refuse files outside of a folder, in this process, from now on.
 
-    `check_local` refuses paths, and without `stores`, `is_address` refuses addresses.
+    `check_local` refuses paths, except for temporary files in `scratch`, and without `stores`,
+    `is_address` refuses addresses.
     """
-    global _folder, _may_use_stores
-    _folder, _may_use_stores = os.path.realpath(folder), stores
+    global _folders, _may_use_stores
+    _folders, _may_use_stores = (os.path.realpath(folder), os.path.realpath(scratch)), stores
 
 
 def is_confined() -> bool:
     """True if this process may only use the files of a folder."""
-    return _folder is not None
+    return bool(_folders)
 
 
 def is_address(path: str | os.PathLike) -> bool:
@@ -376,8 +377,10 @@ def store_settings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(_STORE_SETTINGS)}
 
 
-def check_inside(path: str | os.PathLike, folder: str | os.PathLike) -> None:
-    """Raise `UnsupportedError` if a path, with its links resolved, is not in a folder.
+def check_inside(
+    path: str | os.PathLike, folder: str | os.PathLike, *others: str | os.PathLike
+) -> None:
+    """Raise `UnsupportedError` if a path, with its links resolved, is in none of some folders.
 
     Examples
     --------
@@ -385,7 +388,8 @@ def check_inside(path: str | os.PathLike, folder: str | os.PathLike) -> None:
     """
     inside = os.path.realpath(folder)
     found = os.path.realpath(os.path.join(inside, os.fspath(path)))
-    if os.path.commonpath([inside, found]) != inside:
+    allowed = (inside, *map(os.path.realpath, others))
+    if not any(os.path.commonpath([one, found]) == one for one in allowed):
         error = UnsupportedError(
             f"{os.fspath(path)}: it is outside of the folder {inside}, to which commands are "
             "confined"
@@ -403,9 +407,19 @@ def check_local(path: str | os.PathLike) -> None:
     --------
     >>> check_local("md.xtc")
     """
+    if _folders:
+        check_inside(os.path.abspath(path), *_folders)
+    check_no_url(path)
+
+
+def check_no_url(path: str | os.PathLike) -> None:
+    """Raise `UnsupportedError` for a URL; the file need not be in the folder of this process.
+
+    Examples
+    --------
+    >>> check_no_url("md.xtc")
+    """
     name = os.fspath(path)
-    if _folder is not None:
-        check_inside(os.path.abspath(path), _folder)
     found = _URL.match(name) if isinstance(name, str) else None
     if found and not os.path.lexists(name):
         # `Path` merges the two slashes of a URL.

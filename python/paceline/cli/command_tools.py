@@ -11,7 +11,9 @@ from paceline.cli.parser import CommandParser, FileForm
 from paceline.errors import UnsupportedError
 
 #: Commands that are not tools: they do not end, use the whole machine, or are for clients.
-NO_TOOLS = ("bench", "mcp", "relay", "schema", "survey")
+NO_TOOLS = ("bench", "mcp", "relay", "schema")
+#: Options that a tool always has. Worker processes of a survey would not be confined.
+_FIXED = {"survey": ("--backend", "serial")}
 #: Sections of options that tools lack.
 _SECTIONS_LEFT_OUT = ("figure", "while the simulation runs", "other options")
 #: Options that tools lack: they change the output, or choose workers, or the run is repeated.
@@ -67,6 +69,7 @@ class CommandTool(NamedTuple):
     def command_line(self, arguments: Mapping[str, object]) -> list[str]:
         """Convert arguments, which fit the schema, to a command line."""
         words, places = [self.name, "--json", "--progress", "json"], list[str]()
+        words += _FIXED.get(self.name, ())
         for one in self.options:
             value = arguments.get(one.name)
             if value is None or value is False:

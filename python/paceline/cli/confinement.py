@@ -3,10 +3,13 @@
 `paceline mcp` runs the commands of its clients in this way. Two checks work together. Paths that
 the command line names, and those that batteries and tables name, pass `check_local`, which resolves
 links. Files that Python code opens in any other way, such as the includes of a topology, pass an
-audit hook of Python. Programs cannot be started, and Python code cannot open connections.
+audit hook of Python. Programs cannot be started, and Python code cannot open connections. Threads
+of the process are confined in the same way; worker processes would not be, and are not started.
 """
 
+import contextlib
 import errno
+import fnmatch
 import glob
 import itertools
 import os
@@ -17,13 +20,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paceline._util.files import SCHEMES, check_inside, confine_to
+from paceline._util.launcher import BAD_ARGUMENTS
 from paceline._util.os_calls import end_when_closed
 from paceline.errors import UnsupportedError
 from paceline.hdf5.sandbox import HELPER
 from paceline.trajectory.open import cache_folder
 
-#: Maximum number of files of a pattern that are checked.
-MOST_MATCHES = 100_000
+#: Maximum number of names in folders that are compared with a pattern.
+MOST_NAMES = 100_000
 #: Scheme of a URL: two letters or more, because one letter is a Windows drive.
 _URL = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):/")
 #: Folders of the system from which Python's libraries read.
@@ -48,8 +52,8 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 def check_argument(text: str, folder: str | os.PathLike, *, stores: bool) -> None:
     """Raise `UnsupportedError` if a text of a command line leads out of the folder.
 
-    Each text may be a path, so all texts are checked. Patterns are expanded, and links resolved.
-    With `stores`, addresses of object stores and servers are allowed.
+    Each text may be a path, so all texts are checked, with links resolved. With `stores`, addresses
+    of object stores and servers are allowed. The files of a pattern are checked by `check_pattern`.
     """
     if "\0" in text:
         raise UnsupportedError("expected a text without NUL characters")
@@ -63,12 +67,51 @@ def check_argument(text: str, folder: str | os.PathLike, *, stores: bool) -> Non
             )
         return
     check_inside(text, folder)
-    if glob.has_magic(text):
-        pattern = os.path.join(glob.escape(os.path.realpath(folder)), text)
-        if ".." in Path(text).parts:
-            raise UnsupportedError(f"{text}: expected a pattern without '..'")
-        for path in itertools.islice(glob.iglob(pattern), MOST_MATCHES):
-            check_inside(path, folder)
+    if glob.has_magic(text) and ".." in Path(text).parts:
+        raise UnsupportedError(f"{text}: expected a pattern without '..'")
+
+
+def check_pattern(text: str, folder: str | os.PathLike) -> None:
+    """Raise `UnsupportedError` if a pattern matches files outside of the folder.
+
+    A folder is not listed before it was checked. After `MOST_NAMES` names the check ends, because a
+    text with stars need not be a pattern; the files themselves are checked when they are opened.
+    """
+    fixed, names = Path(folder), list(Path(text).parts)
+    while names and not glob.has_magic(names[0]):
+        fixed /= names.pop(0)
+    left, waiting = MOST_NAMES, [(fixed, names)]
+    while waiting and left > 0:
+        at, names = waiting.pop()
+        check_inside(at, folder)
+        if not names:
+            continue
+        if not glob.has_magic(names[0]):
+            waiting += [(at / names[0], names[1:])] if os.path.lexists(at / names[0]) else []
+            continue
+        found = []
+        with contextlib.suppress(OSError), os.scandir(at) as entries:
+            found = [one.name for one in itertools.islice(entries, left)]
+        left -= len(found)
+        is_hidden = names[0].startswith(".")
+        waiting += [
+            (at / name, names[1:])
+            for name in fnmatch.filter(found, names[0])
+            if name.startswith(".") == is_hidden
+        ]
+
+
+def check_command_line(words: Sequence[str], folder: str | os.PathLike, *, stores: bool) -> None:
+    """Raise `UnsupportedError` if a word of a command line leads out of the folder.
+
+    A word may be a text, an option with its value as in --output=FILE, or as in -oFILE.
+    """
+    for word in words:
+        is_option = word.startswith("-")
+        for text in (word, word.partition("=")[2], word[2:]) if is_option else (word,):
+            check_argument(text, folder, stores=stores)
+            if glob.has_magic(text) and not _URL.match(text):
+                check_pattern(text, folder)
 
 
 def run_confined(arguments: Sequence[str]) -> int:
@@ -80,10 +123,16 @@ def run_confined(arguments: Sequence[str]) -> int:
     pipe, folder, stores, *command = arguments
     end_when_closed(int(pipe))
     os.chdir(folder)
-    confine_to(folder, stores=bool(stores))
+    confine_to(folder, tempfile.gettempdir(), stores=bool(stores))
     from paceline.cli.command_line import main
+    from paceline.cli.json_output import Answer, failure_of
 
     sys.addaudithook(_Watch(folder, stores=bool(stores)).check)
+    try:
+        check_command_line(command, folder, stores=bool(stores))
+    except UnsupportedError as error:
+        Answer(command[0]).print(failure=failure_of(error, f"{error}"))
+        return BAD_ARGUMENTS
     return main(command)
 
 

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath, PureWindowsPath
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from paceline._util.digest import file_digest
-from paceline._util.files import check_local, is_address, is_stream
+from paceline._util.files import is_address, is_stream
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED
 from paceline.cli.command_line import modules, parser_of, resolve_addresses
 from paceline.cli.options import add_json_argument, add_thread_argument, positive, print_json
@@ -297,7 +298,7 @@ def _locate(result: Path, options: Options, found: dict[str, Path], name: str) -
     """Find a file that the result of a script names; add it to `found`."""
     given = [options.files] if options.files else []
     if _exists(Path(), name):
-        found[name] = Path(name)
+        found[name] = Path(_local_name(name))
     else:
         place = _find_elsewhere(name, [*given, result.parent])
         if place is None:
@@ -329,11 +330,14 @@ def _endings(name: str) -> list[Path]:
     >>> [one.as_posix() for one in _endings("D:\\runs\\wt*\\md.xtc")]
     ['runs/wt*/md.xtc', 'wt*/md.xtc', 'md.xtc']
     """
-    from paceline.trajectory.addresses import source_name
-
-    plain = PureWindowsPath(name) if _OF_WINDOWS.match(name) else PurePath(source_name(name))
+    plain = PureWindowsPath(name) if _OF_WINDOWS.match(name) else PurePath(_local_name(name))
     parts = plain.parts[1:] if plain.anchor else plain.parts
     return [Path(*parts[k:]) for k in range(len(parts)) if ".." not in parts[k:]]
+
+
+def _local_name(name: str) -> str:
+    """Return the path of a `file://` address, and other names unchanged."""
+    return unquote(urlsplit(name).path) if name.startswith("file://") else name
 
 
 def _exists(folder: Path, name: str) -> bool:
@@ -343,15 +347,13 @@ def _exists(folder: Path, name: str) -> bool:
     """
     from paceline.trajectory.addresses import source_name
 
-    path = folder / source_name(name)
     try:
-        check_local(path)
+        path = source_name(name, folder)
     except UnsupportedError:
         return False
-    if path.exists():
+    if os.path.exists(path):
         return True
-    found = glob.iglob(os.fspath(path)) if glob.has_magic(os.fspath(path)) else iter(())
-    return next(found, None) is not None
+    return glob.has_magic(path) and next(glob.iglob(path), None) is not None
 
 
 def _check_command(items: Sequence[Item], options: Options) -> "list[Check]":

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any
 
-from paceline._util.files import is_address, store_settings
+from paceline._util.files import check_local, is_address, is_confined, store_settings
 from paceline._util.os_calls import (
     CAN_LIMIT,
     after_fork,
@@ -58,13 +58,15 @@ HELPER = "import sys; from paceline.hdf5.sandbox import serve; serve(int(sys.arg
 def run_in_sandbox(function: Callable[..., object], path: str, **options: object) -> Any:
     """Call `function(path, **options)` in the helper process; return its result or raise its error.
 
-    Raises `DamagedFileError` if the file crashed the helper or exceeded the time limit. Raises
-    `WorkerError` if the helper cannot be started, if another program ended it, or if an answer
-    cannot be pickled.
+    Raises `DamagedFileError` if the file crashed the helper or exceeded the time limit, and
+    `UnsupportedError` if this process may not use the file. Raises `WorkerError` if the helper
+    cannot be started, if another program ended it, or if an answer cannot be pickled.
 
     >>> run_in_sandbox(os.path.basename, "md.h5md")
     'md.h5md'
     """
+    if is_confined() and not is_address(path):
+        check_local(path)
     if not CAN_LIMIT:
         return _call(function, path, options)
     # The helper may have been started in another working directory.

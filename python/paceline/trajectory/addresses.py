@@ -11,7 +11,7 @@ from pathlib import Path
 
 from paceline import _core
 from paceline._util.digest import digest
-from paceline._util.files import check_local, is_address
+from paceline._util.files import check_local, check_no_url, is_address
 from paceline.errors import UnsupportedError
 
 #: Part of an address that names a version. Its question mark is not part of a pattern.
@@ -20,10 +20,11 @@ _VERSION = re.compile(r"\?(versionId|generation)=[^/]*$")
 _COPIES = "objects"
 
 
-def source_name(name: str | os.PathLike) -> str:
-    """Return a name as text; replace a `file://` address by its path.
+def source_name(name: str | os.PathLike, folder: str | os.PathLike = "") -> str:
+    """Return a name, which may be relative to a folder, as text; of a `file://` address the path.
 
-    Raises `UnsupportedError` for a URL with an unsupported scheme.
+    Raises `UnsupportedError` for a URL with an unsupported scheme, and for a file that this process
+    may not use.
 
     Examples
     --------
@@ -36,9 +37,12 @@ def source_name(name: str | os.PathLike) -> str:
             raise UnsupportedError(f"{text}: this build of paceline reads local files only")
         return text
     if isinstance(text, str) and text.startswith("file://") and not os.path.lexists(text):
-        return _local_file(text)
-    check_local(text)
-    return text
+        path = _local_file(text)
+    else:
+        check_no_url(text)
+        path = os.path.join(folder, text) if folder else text
+    check_local(path)
+    return path
 
 
 def _local_file(address: str) -> str:
