@@ -276,6 +276,32 @@ class TestOrder:
         with pytest.raises(ValueError, match="share must be from 0 to 1"):
             batches.epoch(0, share=(2, 2))
 
+    def test_shares_are_equal_if_the_last_batches_are_left_out(self, batches, files):
+        alone = paceline.FrameBatches([files["xtc"], files["dcd"]], batch_size=9, drop_last=True)
+        assert len(alone) == 8
+        for n_shares in (2, 3, 5):
+            shares = [list(alone.epoch(0, share=(k, n_shares))) for k in range(n_shares)]
+            assert {len(one) for one in shares} == {8 // n_shares}
+
+    def test_it_depends_neither_on_memory_nor_on_atoms(self, chunked, files):
+        options = {"batch_size": 4, "mixed_blocks": 3, "seed": 2}
+        expected = [one.tolist() for one in paceline.FrameBatches(chunked, **options).samples(1)]
+
+        def order(given=chunked, **more):
+            batches = paceline.FrameBatches(given, **options, **more)
+            return [one.tolist() for one in batches.samples(1)]
+
+        few = paceline.open(chunked).atoms[[3, 7]]
+        with pytest.warns(PacelineWarning, match="decoded several times.* max_memory"):
+            assert order(max_memory=1) == expected
+        assert order(few) == order(few, max_memory="1 GiB") == expected
+        # The file of another format has no blocks of its own.
+        whole = paceline.open(chunked)
+        assert paceline.FrameBatches(chunked).block_frames == [10]
+        positions = mda.Universe(files["gro"], whole.positions())
+        assert order(positions, block_frames=10) == order(positions, block_frames=[10]) == expected
+        assert order(positions) != expected
+
     def test_many_blocks_and_lanes(self):
         sizes = np.random.default_rng(1).integers(1, 30, 500)
         begins = np.cumsum(sizes) - sizes
@@ -316,7 +342,8 @@ class TestBlocks:
     def test_blocks_change_no_value(self, chunked):
         alone = paceline.FrameBatches(chunked, batch_size=8, block_frames=1, window=2, step=3)
         blocks = paceline.FrameBatches(chunked, batch_size=8, window=2, step=3)
-        few = paceline.FrameBatches(chunked, batch_size=8, window=2, step=3, max_memory=1)
+        with pytest.warns(PacelineWarning, match="blocks of 10 frames are decoded several times"):
+            few = paceline.FrameBatches(chunked, batch_size=8, window=2, step=3, max_memory=1)
         assert few._reader.trajectories[0].block_frames == 10
         for samples in alone.samples(0):
             expected = content(alone.read(samples))
@@ -326,7 +353,8 @@ class TestBlocks:
 
     def test_memory_is_bounded(self, chunked):
         block = 10 * 214 * 12
-        batches = paceline.FrameBatches(chunked, batch_size=8, max_memory=4 * block)
+        with pytest.warns(PacelineWarning, match="10 of them take 257 kB, more than max_memory"):
+            batches = paceline.FrameBatches(chunked, batch_size=8, max_memory=4 * block)
         for batch in batches.epoch(0):
             assert len(batch)
             assert batches._reader._bytes_kept <= 4 * (block + 5000)
@@ -377,6 +405,16 @@ class TestFeatures:
                 assert np.array_equal(batch.features["first"][row], batch.positions[row, :, 0])
             assert batch.features["table"].shape == (len(batch), 2, 2)
             assert np.allclose(batch.features["table"][..., 0], batch.features["rmsd"])
+
+    def test_a_table_of_another_trajectory_is_refused(self, files, tmp_path):
+        path = tmp_path / "rmsd.csv"
+        ca = paceline.Universe(files["gro"], files["xtc"]).select_atoms(CA)
+        RMSD(ca).run().results.save(path)
+        moved = shutil.copy(files["xtc"], tmp_path / "moved.xtc")
+        batches = paceline.FrameBatches((files["gro"], str(moved)), features={"rmsd": path})
+        assert batches.n_samples == 40
+        with pytest.raises(ValueError, match=r"table of \S+ca.dcd, found one of \S+ca.xtc, whose"):
+            paceline.FrameBatches((files["gro"], files["dcd"]), features={"rmsd": path})
 
     def test_types_and_shapes_of_several_trajectories(self, files, tmp_path):
         given = [(files["gro"], files[name]) for name in ("xtc", "short")]
@@ -474,6 +512,24 @@ class TestBadInput:
         batches = paceline.FrameBatches(given, select=CA)
         assert (batches.n_atoms, batches.n_samples) == (214, 40 + 98)
 
+    def test_selections_by_positions_must_agree(self, files, tmp_path):
+        """Mirrored, the same number of other atoms is on one side of a plane."""
+        universe = mda.Universe(files["gro"], files["xtc"])
+        x = np.sort(universe.atoms.positions[:, 0])
+        middle = float(x[106] + x[107]) / 2
+        universe.atoms.positions = [2 * middle, 0, 0] + [-1, 1, 1] * universe.atoms.positions
+        universe.atoms.write(tmp_path / "mirrored.xtc")
+        text = f"prop x > {middle:.4f}"
+        given = [(files["gro"], files["xtc"]), (files["gro"], str(tmp_path / "mirrored.xtc"))]
+        assert paceline.FrameBatches(given, select=CA).n_atoms == 214
+        assert paceline.FrameBatches([given[0]] * 2, select=text).n_atoms == 107
+        universes = [paceline.Universe(*one) for one in given]
+        for some in (given, universes, [given[0], universes[1]]):
+            with pytest.raises(ValueError, match=r"mirrored\.xtc: 'prop x .*' finds other atoms"):
+                paceline.FrameBatches(some, select=text)
+        groups = [one.select_atoms(text) for one in universes]
+        assert paceline.FrameBatches(groups).n_atoms == 107
+
     def test_windows_longer_than_a_trajectory(self, files):
         given = [(files["gro"], files[name]) for name in ("xtc", "short")]
         with pytest.warns(
@@ -524,6 +580,25 @@ class TestBadInput:
         shares = [everything(batches, share=(k, 2)) for k in range(2)]
         expected = [content(batch) for batch in found if len(batch)]
         assert sorted(shares[0] + shares[1]) == sorted(expected)
+
+    def test_shares_with_unreadable_batches_are_equal(self, damaged):
+        (topology, path), bad = damaged
+        options = {"select": CA, "batch_size": 1, "on_error": "skip", "shuffle": False}
+        batches = paceline.FrameBatches((topology, path), **options, drop_last=True)
+        n_shares = 2
+        lost = [{*one.tolist()} <= set(bad) for one in batches.samples(0)]
+        assert any(lost)
+        for rank in range(n_shares):
+            asked = [one.tolist() for one in batches.samples(0, share=(rank, n_shares))]
+            found = [one.samples.tolist() for one in batches.epoch(0, share=(rank, n_shares))]
+            assert len(found) == len(asked) == len(batches) // n_shares
+            readable = [one for one in asked if one[0] not in bad]
+            expected = readable[0]
+            for one, other in zip(asked, found, strict=True):
+                expected = one if one in readable else expected
+                assert other == expected
+        with pytest.raises(DamagedFileError, match=r"none of 2 batches .* has a readable sample"):
+            list(batches.read_ahead([np.array(bad[:1])] * 2, keep_number=True))
 
     def test_a_cell_that_is_not_a_number(self, files):
         positions = paceline.open(files["xtc"]).positions(frames=range(6))

@@ -27,7 +27,7 @@ import numpy as np
 from paceline._util.arguments import whole_number
 from paceline.analysis.frame_batches import FrameBatches
 from paceline.errors import DamagedFileError, UnsupportedError
-from paceline.trajectory.shuffled_frames import FrameBatch
+from paceline.trajectory.shuffled_frames import FrameBatch, replace_empty
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -159,7 +159,8 @@ class FrameDataset:
             Number of worker processes. With 0, threads of this process decode batches ahead.
         share : pair of int
             Rank and number of processes that train together. Each gets its own batches, and all get
-            equally many; remaining batches are left out.
+            equally many; remaining batches are left out. With ``on_error="skip"``, a batch without
+            a readable sample is replaced by the last batch before it.
         **options
             Options of `torch.utils.data.DataLoader` for worker processes, such as ``pin_memory``,
             ``persistent_workers``, ``prefetch_factor`` and ``multiprocessing_context``.
@@ -181,7 +182,8 @@ class FrameDataset:
 class FrameLoader:
     """Batches of one epoch after another; `FrameDataset.loader` makes it.
 
-    Each iteration is the next epoch. Batches without a readable sample are left out.
+    Each iteration is the next epoch. Batches without a readable sample are left out, or replaced if
+    several processes share the batches.
     """
 
     def __init__(
@@ -203,6 +205,8 @@ class FrameLoader:
         self._options = {name: one for name, one in options.items() if name != "pin_memory"}
         self._pins = bool(options.get("pin_memory"))
         self._order = _EpochOrder(dataset.batches, share)
+        # Processes that train together wait for each other after each batch.
+        self._keeps_number = share[1] > 1
         self._kept: tuple[Iterable[_Sent], _Slots] | None = None
 
     def __len__(self) -> int:
@@ -222,14 +226,16 @@ class FrameLoader:
     def __iter__(self) -> Iterator[Tensors]:
         """Iterate over the batches of the next epoch."""
         if self._n_workers == 0:
-            for batch in self._dataset.batches.read_ahead(self._order):
-                yield _as_tensors(batch.arrays())
+            ahead = self._dataset.batches.read_ahead(self._order, keep_number=self._keeps_number)
+            yield from (_as_tensors(batch.arrays()) for batch in ahead)
             return
         processes, slots = self._kept or self._start()
         # If the loop ends early, persistent workers may still write into slots of this epoch.
         self._kept = None
-        for sent in processes:
-            tensors = slots.receive(sent)
+        received: Iterator[Tensors] = map(slots.receive, processes)
+        if self._keeps_number:
+            received = replace_empty(received, _samples_of, self._dataset.__getitem__)
+        for tensors in received:
             if len(tensors["samples"]):
                 yield _pinned(tensors) if self._pins else tensors
         if self._options.get("persistent_workers"):
@@ -376,6 +382,12 @@ class _WholeBatches:
 def _unchanged(batch: object) -> object:
     """Return a batch as it is. Small arrays take less time to send than tensors."""
     return batch
+
+
+def _samples_of(tensors: Tensors) -> np.ndarray:
+    """Return the numbers of the samples of a batch."""
+    numbers: np.ndarray = tensors["samples"].numpy()
+    return numbers
 
 
 def _pinned(tensors: Tensors) -> Tensors:

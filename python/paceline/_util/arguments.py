@@ -3,6 +3,7 @@
 import inspect
 import math
 import operator
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, SupportsFloat
@@ -16,11 +17,25 @@ LENGTHS = {
     **{"around": 1, "sphzone": 1, "sphlayer": 2, "isolayer": 2},
     **{"cyzone": 1, "cylayer": 2, "point": 4},
 }
+#: Selections by a coordinate of the atoms.
+_BY_COORDINATE = re.compile(r"\b(prop\s+(abs\s+)?|same\s+)[xyz]\b")
 #: Bytes in a unit of size.
 SIZES = {
     **{"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
     **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
 }
+
+
+def uses_positions(selection: str) -> bool:
+    """True if the positions of the atoms determine which atoms a selection finds.
+
+    Examples
+    --------
+    >>> uses_positions("name CA"), uses_positions("resname SOL and (around 5 protein)")
+    (False, True)
+    """
+    words = re.findall(r"[^\s()]+", selection)
+    return any(word in LENGTHS for word in words) or bool(_BY_COORDINATE.search(selection))
 
 
 def whole_number(

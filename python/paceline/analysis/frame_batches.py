@@ -3,18 +3,24 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias, cast, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 
-from paceline._util.arguments import one_of, parse_size, slice_of, whole_number
+from paceline._util.arguments import (
+    one_of,
+    parse_size,
+    slice_of,
+    uses_positions,
+    whole_number,
+)
 from paceline._util.choices import ON_ERROR
 from paceline._util.sorting import sorted_unique
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.saved_tables import OF_FRAMES, STEP, read_saved
 from paceline.block import field_bits, fields_in
-from paceline.contract.atoms import Atoms
+from paceline.contract.atoms import Atoms, attribute_of
 from paceline.contract.transform_interface import Transform, WorkerTransform, find_scan
 from paceline.errors import (
     AtomCountError,
@@ -23,7 +29,7 @@ from paceline.errors import (
     UnsupportedError,
     warn,
 )
-from paceline.performance.number_format import joined, many
+from paceline.performance.number_format import amount, joined, many
 from paceline.runner import run, trajectory_of
 from paceline.trajectory.file_trajectory import FileTrajectory
 from paceline.trajectory.file_trajectory import open as open_files
@@ -63,9 +69,9 @@ Trajectories: TypeAlias = HasAtoms | FileName | tuple[FileName, ...]
 class FrameBatches:
     """Batches of random frames, or of windows of frames, of many trajectories, as NumPy arrays.
 
-    The order depends on `seed` and on the number of the epoch, and where frames are read in blocks
-    also on the number of atoms, the fields and `max_memory`. It is equal for any number of threads,
-    processes and computers. Batches are decoded ahead on all cores. A pickle
+    The order depends on `seed`, on the number of the epoch, and on the arguments that choose
+    samples, batches and blocks. It is equal for any number of threads, processes and computers, for
+    any memory, and for any atoms and fields. Batches are decoded ahead on all cores. A pickle
     contains names and options, and no open files; the process that receives it opens each file when
     it first reads from it.
 
@@ -76,7 +82,9 @@ class FrameBatches:
         in a tuple are topology and trajectories of a Universe. One trajectory needs no list. The
         selected atoms of each must be equally many.
     select : str, optional
-        Selection of atoms; by default all, or those of an AtomGroup.
+        Selection of atoms; by default all, or those of an AtomGroup. A selection by positions, such
+        as "around", finds the atoms in the first frame of each trajectory. These must be the same
+        for all trajectories of a topology.
     batch_size : int
         Number of samples in a batch. The last batch may have fewer.
     window : int
@@ -101,19 +109,25 @@ class FrameBatches:
         Seed of the order.
     shuffle : bool
         False for samples in the order of trajectories and frames.
-    block_frames : int, optional
+    block_frames : int, or sequence of int with one for each trajectory, optional
         Number of adjacent frames that are read and kept together. By default 1, or, where one frame
         costs as much as several, the number of frames in a chunk of an HDF5 file, or in some MiB of
-        an object store. Samples of a batch are then from few blocks.
+        an object store. Samples of a batch are then from few blocks. Set it for an order that does
+        not depend on how files are stored.
+    mixed_blocks : int
+        Number of blocks that are in use at a time, if blocks have several frames. A batch is from
+        some of them.
     drop_last : bool
-        Leave out the last batch if it is shorter.
+        Leave out the last batch if it is shorter. If several processes share an epoch, also leave
+        out the last batches, so that all get equally many.
     on_error : {"raise", "skip"}
         Treatment of a frame that cannot be read or transformed, or whose cell is not finite: raise
         an error, or leave out the samples with this frame. No other sample takes their place.
         Trajectories that cannot be opened are left out with a warning.
     max_memory : int or str
         Maximum memory of each process for blocks of several frames, bytes or as "1 GiB"; at least
-        one block is kept.
+        one block is kept. With less than twice the memory of `mixed_blocks`, blocks are decoded
+        several times; a warning says so.
 
     Attributes
     ----------
@@ -125,6 +139,8 @@ class FrameBatches:
         Number of atoms of a sample.
     sample_bytes : int
         Size of the fields of a sample, bytes.
+    block_frames : list of int
+        Number of adjacent frames of each trajectory that are read together.
 
     Raises
     ------
@@ -136,8 +152,9 @@ class FrameBatches:
         Only MDAnalysis can read a trajectory, a transformation needs frames in order, or a feature
         has no row for each frame.
     ValueError
-        No trajectory has enough frames, a feature has another number of rows, or an argument is
-        invalid.
+        No trajectory has enough frames, a feature has another number of rows or is of another
+        trajectory, a selection by positions finds different atoms in trajectories of one topology,
+        or an argument is invalid.
 
     Examples
     --------
@@ -171,7 +188,8 @@ class FrameBatches:
         features: Mapping[str, Feature] | None = None,
         seed: int = 0,
         shuffle: bool = True,
-        block_frames: int | None = None,
+        block_frames: int | Sequence[int] | None = None,
+        mixed_blocks: int = 64,
         drop_last: bool = False,
         on_error: str = "raise",
         max_memory: int | str = "256 MiB",
@@ -187,12 +205,11 @@ class FrameBatches:
         chosen = slice_of(start, stop, step)
         if chosen.step is not None and chosen.step < 1:
             raise ValueError(f"step must be at least 1, not {chosen.step}")
-        if block_frames is not None:
-            block_frames = whole_number("block_frames", block_frames, 1)
         window, lag = whole_number("window", window, 1), whole_number("lag", lag, 1)
         items = list(trajectories) if isinstance(trajectories, list) else [trajectories]
         if not items:
             raise ValueError("expected one trajectory or more, found none")
+        mixed = whole_number("mixed_blocks", mixed_blocks, 1)
         opener = _Opener(
             select,
             chosen,
@@ -200,7 +217,7 @@ class FrameBatches:
             transforms,
             _features_of_each(features or {}, len(items)),
             on_error,
-            block_frames,
+            _blocks_of_each(block_frames, len(items)),
         )
         sampled = opener.open_all(cast(Sequence[Trajectories], items))
         limit = parse_size(max_memory) if isinstance(max_memory, str) else max_memory
@@ -209,8 +226,10 @@ class FrameBatches:
         )
         self._warn_of_short((window - 1) * lag + 1)
         self._order = self._reader.order(
-            self.batch_size, self._seed, shuffle=shuffle, drop_last=drop_last
+            self.batch_size, self._seed, shuffle=shuffle, drop_last=drop_last, mixed_blocks=mixed
         )
+        if self._order.blocks is not None and shuffle:
+            self._warn_of_memory(mixed, limit)
 
     def _warn_of_short(self, needed: int) -> None:
         """Warn of trajectories that are shorter than a window; raise if there is no other."""
@@ -228,6 +247,19 @@ class FrameBatches:
             warn(
                 f"{len(names)} of {len(self._reader.counts)} trajectories have fewer frames than "
                 f"the {needed} of a window, and are left out: {joined(names[:NAMED])}{more}"
+            )
+
+    def _warn_of_memory(self, mixed: int, limit: int) -> None:
+        """Warn if the blocks that are in use do not fit into the memory."""
+        assert self._order.blocks is not None
+        n_blocks = min(2 * mixed, len(self._order.blocks[0]))
+        needed = self._reader.memory_of(n_blocks)
+        if needed > limit:
+            largest = many(self._reader.largest_block, "frame")
+            warn(
+                f"blocks of {largest} are decoded several times, because {n_blocks} of them take "
+                f"{amount(needed)}, more than max_memory ({amount(limit)}): set a larger "
+                "max_memory=, a smaller mixed_blocks=, or block_frames=1"
             )
 
     @property
@@ -250,6 +282,11 @@ class FrameBatches:
         """Size of the fields of a sample, bytes."""
         return self._reader.sample_bytes
 
+    @property
+    def block_frames(self) -> list[int]:
+        """Number of adjacent frames of each trajectory that are read together."""
+        return [one.block_frames for one in self._reader.trajectories]
+
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
         return self._order.n_batches
@@ -267,12 +304,15 @@ class FrameBatches:
             Number of the epoch, from 0.
         share : pair of int
             Rank and number of the processes that share the batches: rank r of n gets the batches
-            r, r + n, r + 2 n and so on. A process decodes its own batches only.
+            r, r + n, r + 2 n and so on. A process decodes its own batches only. With `drop_last`,
+            all ranks get equally many batches.
 
         Returns
         -------
         iterator of FrameBatch
-            Batches. With ``on_error="skip"``, batches without a readable sample are left out.
+            Batches. With ``on_error="skip"``, batches without a readable sample are left out; if
+            several ranks get equally many batches, each is replaced by the rank's last batch
+            before, so that the number stays the same.
 
         Raises
         ------
@@ -285,22 +325,33 @@ class FrameBatches:
         TransformError
             A frame cannot be transformed, and `on_error` is "raise".
         """
-        return self.read_ahead(self.samples(number, share=share))
+        equal = self._order.drop_last and share[1] > 1
+        return self.read_ahead(self.samples(number, share=share), keep_number=equal)
 
-    def read_ahead(self, batches: Iterable[np.ndarray]) -> Iterator[FrameBatch]:
+    def read_ahead(
+        self, batches: Iterable[np.ndarray], *, keep_number: bool = False
+    ) -> Iterator[FrameBatch]:
         """Iterate over batches of chosen samples; the next batches are decoded meanwhile.
 
         Parameters
         ----------
         batches : iterable of numpy.ndarray of int64, shape (n_batch,)
             Numbers of the samples of each batch.
+        keep_number : bool
+            Replace a batch without a readable sample by the last batch before it, or by the first
+            one, instead of leaving it out.
 
         Returns
         -------
         iterator of FrameBatch
             Batches, without those that have no readable sample.
+
+        Raises
+        ------
+        DamagedFileError
+            With `keep_number`, no batch has a readable sample.
         """
-        return self._reader.read_ahead(batches, self.batch_size)
+        return self._reader.read_ahead(batches, self.batch_size, keep_number=keep_number)
 
     def samples(self, number: int = 0, *, share: tuple[int, int] = (0, 1)) -> Iterator[np.ndarray]:
         """Iterate over the samples of each batch of an epoch, without decoding them.
@@ -356,6 +407,16 @@ class FrameBatches:
         return self._reader.read(numbers.astype(np.int64), allocate)
 
 
+class _FirstOfTopology(NamedTuple):
+    """First trajectory of a topology: its name, and its atoms."""
+
+    name: str
+    n_atoms: int
+    indices: np.ndarray
+    #: True if further trajectories have the same atoms, without reading the topology again.
+    is_enough: bool
+
+
 @dataclass(frozen=True)
 class _Opened:
     """Open trajectory, and indices of its chosen atoms; their group if the topology was read."""
@@ -381,18 +442,19 @@ class _Opener:
     #: For each trajectory its features by name.
     features: Sequence[Mapping[str, object]]
     on_error: str
-    block_frames: int | None
+    #: For each trajectory the number of frames in a block; None to choose it.
+    block_frames: Sequence[int | None]
 
     def open_all(self, items: Sequence[Trajectories]) -> list[SampledTrajectory]:
         """Open all trajectories; with `on_error`, those that cannot be opened have no frames."""
         found: list[SampledTrajectory | None] = []
-        known: dict[str, tuple[int, np.ndarray]] = {}
+        known: dict[str, _FirstOfTopology] = {}
         reasons: list[str] = []
-        for item, features in zip(items, self.features, strict=True):
+        for item, features, together in zip(items, self.features, self.block_frames, strict=True):
             try:
                 one = self._open(item, known)
                 self._check_atoms(one, found)
-                found.append(self._sampled(one, features))
+                found.append(self._sampled(one, features, together))
             except (PacelineError, OSError) as error:
                 if self.on_error == "raise" or len(items) == 1:
                     raise
@@ -417,7 +479,7 @@ class _Opener:
         _join_features(sampled, first)
         return sampled
 
-    def _open(self, item: Trajectories, known: dict[str, tuple[int, np.ndarray]]) -> _Opened:
+    def _open(self, item: Trajectories, known: dict[str, _FirstOfTopology]) -> _Opened:
         """Open one trajectory; a topology that was read is not read again, unless it is needed."""
         given: object = open_files(item) if isinstance(item, str | os.PathLike) else item
         topology = None
@@ -425,9 +487,9 @@ class _Opener:
             if len(item) < 2 or not all(isinstance(one, str | os.PathLike) for one in item):
                 raise TypeError(f"expected names (topology, trajectory, …), found {item!r}")
             topology, *files = (os.fspath(name) for name in item)
-            if topology in known:
-                n_atoms, indices = known[topology]
-                return _Opened(open_files(files, n_atoms=n_atoms), indices, None)
+            if topology in known and known[topology].is_enough:
+                first = known[topology]
+                return _Opened(open_files(files, n_atoms=first.n_atoms), first.indices, None)
             # Deferred: worker processes import this module, but never MDAnalysis.
             from paceline.universe import Universe
 
@@ -447,9 +509,22 @@ class _Opener:
             )
         indices = np.asarray(group.indices, dtype=np.int64)
         makes = any(callable(one) for features in self.features for one in features.values())
-        if topology is not None and not self.transforms and not makes:
-            known[topology] = len(group.universe.atoms), indices
-        return _Opened(trajectory, indices, group)
+        by_positions = self.select is not None and uses_positions(self.select)
+        is_enough = not (topology is None or self.transforms or makes or by_positions)
+        opened = _Opened(trajectory, indices, group)
+        file = attribute_of(group.universe, "filename") if topology is None else topology
+        if isinstance(file, str):
+            n_atoms = len(group.universe.atoms)
+            first = known.setdefault(
+                file, _FirstOfTopology(opened.name, n_atoms, indices, is_enough)
+            )
+            if by_positions and not np.array_equal(first.indices, indices):
+                raise ValueError(
+                    f"{opened.name}: {self.select!r} finds other atoms in its first frame than in "
+                    f"that of {first.name}, so that batches would mix different atoms: select "
+                    "atoms by their names, or pass an AtomGroup of each trajectory"
+                )
+        return opened
 
     def _check_atoms(self, one: _Opened, before: Sequence[SampledTrajectory | None]) -> None:
         """Raise `AtomCountError` if the number of atoms differs from the first trajectory's."""
@@ -463,7 +538,9 @@ class _Opener:
             error.found = len(one.indices)
             raise error
 
-    def _sampled(self, one: _Opened, features: Mapping[str, object]) -> SampledTrajectory:
+    def _sampled(
+        self, one: _Opened, features: Mapping[str, object], together: int | None
+    ) -> SampledTrajectory:
         """Describe a trajectory for samples."""
         trajectory, indices = one.trajectory, one.indices
         lacking = [field for field in self.fields if field not in trajectory.fields]
@@ -484,7 +561,7 @@ class _Opener:
                 )
         is_same = np.array_equal(decoded, indices)
         chosen = range(trajectory.n_frames)[self.frames]
-        together = self.block_frames or frames_together(trajectory.chain, len(chosen))
+        together = together or frames_together(trajectory.chain, len(chosen))
         source = trajectory.frame_source(decoded, self.fields, self.fields)
         found = SampledTrajectory(
             one.name,
@@ -509,6 +586,19 @@ class _Opener:
         for name, rows in {**made, **given}.items():
             found.features[name] = _checked(rows, f"features[{name!r}] of {one.name}", trajectory)
         return found
+
+
+def _blocks_of_each(given: int | Sequence[int] | None, n: int) -> list[int | None]:
+    """Return the number of frames in a block of each trajectory; None to choose it."""
+    if given is None:
+        return [None] * n
+    if not isinstance(given, Sequence):
+        return [whole_number("block_frames", given, 1)] * n
+    if len(given) != n:
+        raise ValueError(
+            f"block_frames: expected a number for each of {n} trajectories, found {len(given)}"
+        )
+    return [whole_number(f"block_frames[{k}]", one, 1) for k, one in enumerate(given)]
 
 
 def _name_of(item: Trajectories) -> str:
@@ -571,7 +661,9 @@ def _checked(rows: object, what: str, trajectory: FileTrajectory) -> np.ndarray:
     numbers = None
     if isinstance(rows, str | os.PathLike):
         what = f"{what}, {os.fspath(rows)}"
-        columns = read_saved(rows).columns
+        saved = read_saved(rows)
+        _check_content(saved.facts, what, trajectory)
+        columns = saved.columns
         numbers = columns.get(OF_FRAMES[0])
         rows = _stacked([columns[title] for title in columns if title not in (*OF_FRAMES, STEP)])
     elif isinstance(rows, AnalysisBase):
@@ -595,6 +687,21 @@ def _checked(rows: object, what: str, trajectory: FileTrajectory) -> np.ndarray:
             "for all frames, in order"
         )
     return values
+
+
+def _check_content(facts: Mapping[str, str], what: str, trajectory: FileTrajectory) -> None:
+    """Raise `ValueError` if a table was computed from files of another content."""
+    saved, found = facts.get("fingerprint", ""), trajectory.content
+    names = [facts.get("trajectory", ""), *trajectory.filenames]
+    # A store may identify an object by other means than the samples of a local file.
+    if not saved or saved.startswith("none") or any("://" in name for name in names):
+        return
+    if saved != found:
+        raise ValueError(
+            f"{what}: expected a table of {', '.join(trajectory.filenames)}, found one of "
+            f"{names[0]}, whose content is another (fingerprint {saved}, not {found}): if the "
+            "frames are the same, pass its columns as an array"
+        )
 
 
 def _rows_of(analysis: AnalysisBase, what: str) -> np.ndarray:

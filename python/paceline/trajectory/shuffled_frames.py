@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -25,9 +25,9 @@ from paceline.errors import DamagedFileError, MissingDataError, TransformError
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.read_ahead import BLOCK_BYTES, BLOCK_FRAMES, CallsAhead
 
-#: Maximum number of groups of blocks whose samples alternate. If the number of workers divides it,
-#: no two workers read the same block.
-LANES = 16
+#: Numbers of groups of blocks whose samples alternate. If the number of workers divides it, no two
+#: workers read the same block.
+LANES = (16, 8, 4, 2, 1)
 #: Maximum number of readers that keep files open; each has at most two of them open.
 OPEN_READERS = 64
 #: Remedy for a sample that cannot be read.
@@ -110,6 +110,8 @@ class FrameBatch:
         return {**{name: one for name, one in given.items() if one is not None}, **self.features}
 
 
+#: A batch, as arrays or as tensors.
+Batch = TypeVar("Batch")
 #: Names of the arrays of a batch, which features cannot have.
 ARRAYS = (
     *("positions", "velocities", "forces", "dimensions", "cell_vectors"),
@@ -219,7 +221,7 @@ class SampleOrder:
     size: int
     seed: int
     shuffle: bool = True
-    #: True to leave out the last batch if it is shorter.
+    #: True to leave out the last batch if it is shorter, and batches that not all shares would get.
     drop_last: bool = False
     pool: int = 0
     n_lanes: int = 1
@@ -234,7 +236,8 @@ class SampleOrder:
         """Yield the samples of each batch; of a `share` (rank, size), those of every size-th."""
         rank, n_shares = share
         batches = self._by_lanes(epoch) if self.blocks and self.shuffle else self._all(epoch)
-        for number, batch in zip(range(self.n_batches), batches, strict=False):
+        rest = self.n_batches % n_shares if self.drop_last else 0
+        for number, batch in zip(range(self.n_batches - rest), batches, strict=False):
             if number % n_shares == rank:
                 yield batch.astype(np.int64)
 
@@ -282,6 +285,31 @@ class SampleOrder:
             yield from _cut(numbers[:n_whole], self.size)
             left, pool, n_pool = numbers[n_whole:], [], 0
         yield left
+
+
+def replace_empty(
+    batches: Iterable[Batch],
+    samples_of: Callable[[Batch], np.ndarray],
+    read: Callable[[np.ndarray], Batch],
+) -> Iterator[Batch]:
+    """Replace each batch without samples by the last one with samples, or else by the first one.
+
+    So all processes that share an epoch get equally many batches. Raises `DamagedFileError` if no
+    batch has a sample.
+    """
+    last, n_lost = None, 0
+    for batch in batches:
+        samples = samples_of(batch)
+        if len(samples):
+            last = samples
+            yield batch
+        n_lost += not len(samples)
+        if last is not None:
+            for _ in range(n_lost):
+                yield read(last)
+            n_lost = 0
+    if n_lost:
+        raise DamagedFileError(f"none of {n_lost} batches of this process has a readable sample")
 
 
 def _cut(numbers: np.ndarray, size: int) -> Iterator[np.ndarray]:
@@ -348,10 +376,16 @@ class SampleReader:
         one = self.trajectories[0]
         return 12 * one.n_atoms * len(one.source.fields) * self.window
 
-    def order(self, size: int, seed: int, *, shuffle: bool, drop_last: bool) -> SampleOrder:
-        """Choose the order of samples in batches of `size` samples."""
+    def order(
+        self, size: int, seed: int, *, shuffle: bool, drop_last: bool, mixed_blocks: int
+    ) -> SampleOrder:
+        """Choose the order of samples in batches of `size` samples.
+
+        It depends neither on the number of atoms nor on memory: some `mixed_blocks` blocks are in
+        use at any time.
+        """
         order = SampleOrder(None, self.n_samples, size, seed, shuffle, drop_last)
-        largest = max(one.block_frames for one in self.trajectories)
+        largest = self.largest_block
         if largest == 1:
             return order
         begins = [
@@ -361,12 +395,20 @@ class SampleReader:
             )
         ]
         begin = np.concatenate(begins)
-        # Half of the memory is for blocks of the next pools, and for windows that end in another.
-        n_held = max(1, self._max_memory // (2 * largest * self.sample_bytes // self.window))
-        n_lanes = min(LANES, n_held, len(begin))
-        pool = max(size, n_held // n_lanes * largest)
+        of_batch = -(-size // largest)
+        n_lanes = next(n for n in LANES if n == 1 or n * of_batch <= min(mixed_blocks, len(begin)))
+        pool = max(size, mixed_blocks // n_lanes * largest)
         blocks = begin, np.diff(begin, append=self.n_samples)
         return replace(order, blocks=blocks, pool=pool, n_lanes=n_lanes)
+
+    @property
+    def largest_block(self) -> int:
+        """Largest number of frames that are read together."""
+        return max(one.block_frames for one in self.trajectories)
+
+    def memory_of(self, n_blocks: int) -> int:
+        """Size of the fields of some blocks, bytes."""
+        return n_blocks * self.largest_block * self.sample_bytes // self.window
 
     def locate(self, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the trajectory of each sample, and its frames, shape (n_samples, window)."""
@@ -377,11 +419,18 @@ class SampleReader:
         rows = (samples - self._begins[owners])[:, None] + self.lag * np.arange(self.window)
         return owners, self._first[owners, None] + self._step[owners, None] * rows
 
-    def read_ahead(self, batches: Iterable[np.ndarray], size: int) -> Iterator[FrameBatch]:
-        """Decode batches of at most `size` samples on the threads of this process, in order."""
-        for _, batch in CallsAhead(self.read, batches, size * self.sample_bytes):
-            if len(batch):
-                yield batch
+    def read_ahead(
+        self, batches: Iterable[np.ndarray], size: int, *, keep_number: bool = False
+    ) -> Iterator[FrameBatch]:
+        """Decode batches of at most `size` samples on the threads of this process, in order.
+
+        Batches without a readable sample are left out, or with `keep_number` replaced.
+        """
+        found = (batch for _, batch in CallsAhead(self.read, batches, size * self.sample_bytes))
+        if keep_number:
+            yield from replace_empty(found, lambda one: one.samples, self.read)
+        else:
+            yield from (batch for batch in found if len(batch))
 
     def read(
         self,
