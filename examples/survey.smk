@@ -1,9 +1,12 @@
 # A survey in 16 jobs: snakemake -s examples/survey.smk --cores 8 --config catalogue=deposit.csv
+# Trajectories are no inputs of the rules: after a change of one, run this with --forceall.
+import shlex
+
 CATALOGUE = config["catalogue"]
 BATTERY = config.get("battery", "")
 TABLES = config.get("tables", "tables")
-SHARDS = config.get("shards", 16)
-OPTIONS = f"{CATALOGUE} -o {TABLES}" + (f" --battery {BATTERY}" if BATTERY else "")
+SHARDS = int(config.get("shards", 16))
+OPTIONS = shlex.join([CATALOGUE, "-o", TABLES] + (["--battery", BATTERY] if BATTERY else []))
 
 
 rule merge:
@@ -13,7 +16,7 @@ rule merge:
 
 
 rule shard:
-    input: CATALOGUE
+    input: [CATALOGUE] + ([BATTERY] if BATTERY else [])
     output: touch(f"{TABLES}.done/{{k}}")
     threads: 2
     shell: "paceline survey {OPTIONS} --shard {wildcards.k}/{SHARDS} --n-workers {threads}"

@@ -1,6 +1,10 @@
 """Tests that paceline reads files of other programs, and that they read paceline's files."""
 
+import os
+import shlex
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import chemfiles
@@ -16,6 +20,7 @@ from paceline.errors import PacelineError, PacelineWarning
 from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc"]
 #: Rounding of a unit conversion, or of XTC's integers, Å.
 TOLERANCE = 2e-5
@@ -187,3 +192,35 @@ def without_cells(path: Path) -> bytes:
     for offset in offsets:
         content[int(offset) + 16 : int(offset) + 52] = bytes(36)
     return bytes(content)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param(name, marks=needs_program(name)) for name in ("snakemake", "nextflow")],
+)
+def test_workflow_programs_run_a_survey(program, adk, tmp_path, monkeypatch):
+    """The rules of examples/, with names that a shell would split, and more jobs than systems."""
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    command = Path("bin", "paceline")
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m paceline "$@"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent.absolute()}{os.pathsep}{os.environ['PATH']}")
+    for name, file in zip(("adk.psf", "adk.dcd"), adk, strict=True):
+        shutil.copy(file, name)
+    rows = "".join(f"{name},adk.psf,adk.dcd\n" for name in "ab")
+    Path("my deposit.csv").write_text(f"id,topology,trajectory\n{rows}")
+    Path("battery 1.toml").write_text('[gyration]\nselect = "name CA"\n')
+    files = {"catalogue": "my deposit.csv", "battery": "battery 1.toml", "tables": "my tables"}
+    if program == "snakemake":
+        words = [f"{key}={name}" for key, name in {**files, "shards": 3}.items()]
+        run = ["snakemake", "-s", EXAMPLES / "survey.smk", "--cores", "1", "--config", *words]
+    else:
+        words = [word for key, name in files.items() for word in (f"--{key}", tmp_path / name)]
+        run = ["nextflow", "run", EXAMPLES / "survey.nf", *words, "--shards", "3"]
+    done = subprocess.run(run, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = paceline.open_survey("my tables")
+    assert found.systems["id"].to_pylist() == ["a", "b"]
+    assert not len(found.failures)

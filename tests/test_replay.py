@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import MDAnalysis
 import numpy as np
@@ -18,6 +19,7 @@ from helpers.analyses import ANALYSES
 
 import paceline
 from paceline import transform
+from paceline.analysis import crate as crate_module
 from paceline.analysis import saved_tables
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.recorded_call import _pack, unpack
@@ -680,6 +682,66 @@ def test_a_crate_describes_files_inputs_and_command(crate, adk):
     assert date.timestamp() == int(latest)
 
 
+#: Names of files with characters that URIs lack, or that mean something in them.
+ODD_NAMES = (
+    *("a, b.dcd", "50% off %41.dcd", "grüße 分子.dcd", 'it\'s "quoted" [1].dcd'),
+    *("a#b?c=d&e;f.dcd", "back\\slash ^`{}|<>.dcd"),
+)
+
+
+@pytest.fixture(scope="module")
+def odd_crate(adk, tmp_path_factory):
+    """Results of several trajectories with odd names, in a folder with an odd name."""
+    folder = tmp_path_factory.mktemp("crate") / "a, b 100% ü"
+    folder.mkdir()
+    shutil.copy(adk.topology, folder / "top, of %20.psf")
+    for name in ODD_NAMES:
+        shutil.copy(adk.trajectory, folder / name)
+    (folder / "my, battery #1.toml").write_text('["rmsd of, α 1%"]\nanalysis = "rmsd"\n')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        words = ["my, battery #1.toml", "-s", "top, of %20.psf", "-f", "a*.dcd", "[5gi]*.dcd"]
+        words += ["b*.dcd", "-e", "3", "--crate", "-o", "results, all"]
+        assert main(["run", *words]) == 0
+    return folder / "results, all"
+
+
+def test_odd_names_are_valid_uris(odd_crate, replay):
+    found = json.loads((odd_crate / "ro-crate-metadata.json").read_text("utf-8"))
+    part = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-F]{2})"  # pchar of RFC 3986
+    uri = re.compile(rf"(?:[a-z][a-z0-9+.-]*:(?://{part}*)?)?(?:{part}|/)*(?:#(?:{part}|[/?])*)?")
+    ids = [one["@id"] for one in found["@graph"]]
+    assert not [one for one in ids if not uri.fullmatch(one)]
+    assert len(set(ids)) == len(ids)
+    inputs = {unquote(urlsplit(one).path) for one in ids if one.startswith("file:")}
+    names = (*ODD_NAMES, "top, of %20.psf", "my, battery #1.toml")
+    assert inputs == {f"{odd_crate.parent / name}" for name in names}
+    entities = {one["name"]: one for one in found["@graph"] if "name" in one}
+    facts = ResultFile.read(odd_crate / "rmsd of, α 1%.csv").facts
+    assert entities["a, b.dcd"]["identifier"] == f"fingerprint {facts['fingerprint'][:48]}"
+    assert len(entities["top, of %20.psf"]["sha256"]) == 64
+    files = {unquote(one) for one in ids if not urlsplit(one).scheme}
+    assert {path.name for path in odd_crate.iterdir()} <= files
+    assert replay(odd_crate)[0] == 0
+    moved = odd_crate.parents[1] / "moved, too"
+    if not moved.exists():
+        shutil.copytree(odd_crate.parent, moved)
+    assert replay(moved / "results, all")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "uri"),
+    [
+        ("s3://b/a b%.xtc", "s3://b/a%20b%25.xtc"),
+        ("https://h/a%20b.xtc?v=1", "https://h/a%20b.xtc?v=1"),
+        ("https://h/[1] ü.xtc", "https://h/%5B1%5D%20%C3%BC.xtc"),
+        ("run:1/b c.xtc", "run%3A1/b%20c.xtc"),
+    ],
+)
+def test_uris_of_inputs(name, uri):
+    assert crate_module._uri_of(name, "") == uri
+
+
 def test_a_crate_is_replaced_only_on_request(crate, adk, run):
     battery = str(crate.parent / "my battery.toml")
     command = ["run", battery, str(adk.topology), str(adk.trajectory), "-o", str(crate), "--crate"]
@@ -694,7 +756,10 @@ def test_a_crate_is_replaced_only_on_request(crate, adk, run):
     assert run(*command, "-e", "5", "--overwrite")[0] == 0
 
 
-def test_the_validator_of_ro_crate_accepts_it(crate, monkeypatch):
+@pytest.mark.parametrize("which", ["crate", "odd_crate"])
+def test_the_validator_of_ro_crate_accepts_it(which, request, monkeypatch, tmp_path):
+    # The validator itself fails if the path of a crate contains blanks.
+    crate = shutil.copytree(request.getfixturevalue(which), tmp_path / "crate")
     loader = pytest.importorskip("rocrate_validator.utils.document_loader")
     from rocrate_validator import models, services
 

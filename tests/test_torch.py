@@ -190,3 +190,23 @@ class TestLoader:
     def test_a_pickle_opens_nothing(self, dataset):
         again = pickle.loads(pickle.dumps(dataset))
         assert equal(list(again.loader()), list(dataset.loader()))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_processes_that_train_together_get_equally_many(torch, damaged, num_workers):
+    """A batch without a readable sample is replaced by the one before it, or by the first."""
+    from paceline.torch import FrameDataset
+
+    (topology, path), bad = damaged
+    batches = paceline.FrameBatches(
+        (topology, path), select=CA, batch_size=1, on_error="skip", shuffle=False
+    )
+    for rank in range(2):
+        asked = [one.tolist() for one in batches.samples(0, share=(rank, 2))][: len(batches) // 2]
+        loader = FrameDataset(batches).loader(num_workers=num_workers, share=(rank, 2))
+        found = [one["samples"].tolist() for one in loader]
+        assert len(found) == len(loader) == len(asked)
+        expected = next(one for one in asked if one[0] not in bad)
+        for one, other in zip(asked, found, strict=True):
+            expected = expected if one[0] in bad else one
+            assert other == expected

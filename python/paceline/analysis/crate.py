@@ -10,15 +10,18 @@ date of publication; it is that of the latest change of an input file.
 import json
 import mimetypes
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from paceline._util.digest import file_digest
 from paceline._util.files import is_address, new_file
 from paceline._util.json_object import JsonObject
 from paceline.analysis.replay import ENDINGS, ResultFile
-from paceline.analysis.saved_tables import COMMAND, FOLDER, INPUT, METADATA
+from paceline.analysis.saved_tables import COMMAND, FOLDER, INPUT, METADATA, names_in
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
 
@@ -37,6 +40,8 @@ _INPUTS = {
     "trajectory": "fingerprint",
     "files": "files sha256",
 }
+#: Characters of addresses that are not escaped, and percent signs that escape nothing.
+_OF_ADDRESSES, _NOT_ESCAPED = ":/?#@!$&'()*+,;=%", re.compile("%(?![0-9A-Fa-f]{2})")
 #: Media types that Python does not know.
 _TYPES = {".npz": "application/zip", ".toml": "application/toml", ".xvg": "text/plain"}
 #: Number of hex digits of a SHA-256.
@@ -67,7 +72,7 @@ def _graph(folder: Path, files: Sequence[Path], facts: Sequence[Mapping[str, str
     inputs = _inputs(facts)
     programs: list[JsonObject] = [
         {
-            "@id": f"{page}#{facts[0][key]}",
+            "@id": f"{page}#{quote(facts[0][key], safe='')}",
             "@type": "SoftwareApplication",
             "name": name,
             "softwareVersion": facts[0][key],
@@ -150,26 +155,31 @@ def _media_type(path: Path) -> str:
 
 
 def _uri_path(parts: Sequence[str]) -> str:
-    """Join the parts of a path, with escaped characters."""
-    from urllib.parse import quote
+    """Join the parts of a path to a relative reference of RFC 3986, with escaped characters."""
+    return "/".join(quote(os.fsencode(part), safe="") for part in parts)
 
-    return "/".join(quote(part) for part in parts)
+
+def _uri_of(name: str, folder: str) -> str:
+    """Return the URI of an input, or a relative reference if its folder is not known."""
+    if is_address(name):
+        return quote(_NOT_ESCAPED.sub("%25", name), safe=_OF_ADDRESSES)
+    path = Path(folder, name)
+    return path.as_uri() if path.is_absolute() else _uri_path(path.parts)
 
 
 def _inputs(facts: Sequence[Mapping[str, str]]) -> list[JsonObject]:
     """Describe the files that were read, with SHA-256 or fingerprint, once each."""
     found: dict[str, JsonObject] = {}
     for one in facts:
-        pairs = [
-            pair
-            for key, of_content in _INPUTS.items()
-            if key in one
-            for pair in zip(one[key].split(", "), _several(one.get(of_content, "")), strict=False)
-        ]
-        pairs += [(key.removeprefix(INPUT), one[key]) for key in one if key.startswith(INPUT)]
+        pairs = [(key.removeprefix(INPUT), one[key]) for key in one if key.startswith(INPUT)]
+        for key, of_content in _INPUTS.items():
+            contents = one.get(of_content, "").split(", ")
+            # Without fingerprints, the number of files is not known.
+            is_known = key == "topology" or contents[0][:4] not in ("", "none")
+            names = names_in(one[key], len(contents) if is_known else None) if key in one else []
+            pairs += zip_longest(names, contents[: len(names)], fillvalue="")
         for name, content in pairs:
-            path = Path(one.get(FOLDER, ""), name)
-            uri = name if is_address(name) or not path.is_absolute() else path.as_uri()
+            uri, path = _uri_of(name, one.get(FOLDER, "")), Path(name)
             described = {
                 "@id": uri,
                 "@type": "File",
@@ -185,17 +195,11 @@ def _inputs(facts: Sequence[Mapping[str, str]]) -> list[JsonObject]:
     return [found[uri] for uri in sorted(found)]
 
 
-def _several(text: str) -> list[str]:
-    """Split digests of several files; one empty text if there are none."""
-    return text.split(", ")
-
-
 def _latest_change(inputs: Sequence[JsonObject], files: Sequence[Path]) -> str:
     """Date and time, UTC, of the latest change of a local input, or else of a result."""
-    from urllib.parse import unquote, urlsplit
-
+    uris = [f"{one['@id']}" for one in inputs]
     local = [
-        unquote(urlsplit(f"{one['@id']}").path) for one in inputs if "file:" in f"{one['@id']}"
+        os.fsdecode(unquote_to_bytes(urlsplit(uri).path)) for uri in uris if uri.startswith("file:")
     ]
     times = [os.stat(path).st_mtime for path in local if os.path.exists(path)]
     times = times or [path.stat().st_mtime for path in files]
