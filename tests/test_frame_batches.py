@@ -121,6 +121,10 @@ class TestValues:
                 seen.append(frame)
         assert sorted(seen) == list(range(40))
         assert (len(batches), batches.n_samples) == (6, 40)
+        assert repr(batches) == (
+            "<FrameBatches: 40 samples of 1 frame and 214 atoms; batch_size=7, number of "
+            "trajectories 1>"
+        )
 
     def test_windows_of_several_trajectories(self, files):
         given = [(files["gro"], files[name]) for name in ("xtc", "short", "dcd")]

@@ -231,6 +231,11 @@ class FrameBatches:
         if self._order.blocks is not None and shuffle:
             self._warn_of_memory(mixed, limit)
 
+    def __repr__(self) -> str:
+        samples = f"{many(self.n_samples, 'sample')} of {many(self._reader.window, 'frame')}"
+        sizes = f"batch_size={self.batch_size}, number of trajectories {len(self.names)}"
+        return f"<FrameBatches: {samples} and {many(self.n_atoms, 'atom')}; {sizes}>"
+
     def _warn_of_short(self, needed: int) -> None:
         """Warn of trajectories that are shorter than a window; raise if there is no other."""
         short = np.flatnonzero(self._reader.counts == 0).tolist()

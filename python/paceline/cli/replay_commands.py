@@ -96,7 +96,7 @@ def add_replay(commands: Commands) -> CommandParser:
         nargs="+",
         type=Path,
         metavar="RESULT",
-        help="table (.csv, .tsv, .xvg), arrays (.npz), or folder of a battery or survey",
+        help="table (.csv, .tsv, .xvg), arrays (.npz), or folder of a battery, replicas or survey",
     )
     add(
         "--files",
@@ -196,7 +196,8 @@ def _file(path: Path) -> list[Item]:
 
     if path.suffix.lower() not in ENDINGS:
         raise UnsupportedError(
-            f"{path}: expected a result as {', '.join(ENDINGS)}, or the folder of a battery"
+            f"{path}: expected a result as {', '.join(ENDINGS)}, or the folder of a battery, of "
+            "replicas or of a survey"
         )
     return [_item(path)]
 
