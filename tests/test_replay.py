@@ -306,6 +306,10 @@ def test_patterns_of_another_machine(given, project, tmp_path, replay, monkeypat
     status, found = replay("rmsd.csv", "--files", "here")
     assert (status, found["results"][0]["verdict"]) == (0, "equal")
     assert any(f"{tmp_path}/here/run*/md.xtc" in one for one in found["results"][0]["reasons"])
+    # Brackets in the name of the folder are no pattern.
+    shutil.copytree("here", "copy [of] it")
+    status, found = replay("rmsd.csv", "--files", "copy [of] it")
+    assert (status, found["results"][0]["differences"]) == (0, [])
     # If one of them has another content, the names are not enough.
     shutil.copy("here/run1/md.xtc", "here/run2/md.xtc")
     assert replay("rmsd.csv", "--files", "here")[0] == 1

@@ -283,7 +283,7 @@ def _compare_facts(
         first, second = saved.get(key, "no line"), computed.get(key, "no line")
         if kind in ("software", "command") or first == second:
             continue
-        if moved and _without_folders(key, kind, first) == _without_folders(key, kind, second):
+        if moved and _without_folders(key, first, saved) == _without_folders(key, second, computed):
             continue
         if kind == "contents" and key in saved and key in computed:
             about = f"({key.partition(' of ')[0]})"
@@ -297,12 +297,26 @@ def _compare_facts(
     return changed, grown
 
 
-def _without_folders(key: str, kind: str, text: str) -> str:
-    """Remove the folders of paths in a fact."""
-    if kind != "names":
-        return _FOLDERS.sub("", text)
-    names = names_in(text, 1 if key == "topology" else None)
-    return ", ".join(re.split(r"[/\\]", name)[-1] for name in names)
+def _without_folders(key: str, text: str, facts: Mapping[str, str]) -> str:
+    """Remove the folders of files in a fact."""
+    names = [
+        name for one in facts if _kind(one, facts) == "names" for name in _names_of(one, facts)
+    ]
+    if _kind(key, facts) == "names":
+        return ", ".join(map(_base_name, _names_of(key, facts)))
+    for name in sorted(names, key=len, reverse=True):
+        text = text.replace(name, _base_name(name))
+    return _FOLDERS.sub("", text)
+
+
+def _names_of(key: str, facts: Mapping[str, str]) -> list[str]:
+    """Names of files in a fact; none if it is missing."""
+    return names_in(facts[key], 1 if key == "topology" else None) if key in facts else []
+
+
+def _base_name(name: str) -> str:
+    """Return the last part of a path, also of one of Windows."""
+    return re.split(r"[/\\]", name)[-1]
 
 
 def _has_grown(key: str, saved: Mapping[str, str], computed: Mapping[str, str]) -> bool:

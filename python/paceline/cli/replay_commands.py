@@ -321,7 +321,9 @@ def _find_elsewhere(name: str, folders: Sequence[Path]) -> Path | None:
     for ending in _endings(name):
         for folder in folders:
             if _exists(folder, os.fspath(ending)):
-                return folder / ending
+                place = folder / ending
+                # The folder is no part of the pattern.
+                return place if place.exists() else Path(glob.escape(os.fspath(folder)), ending)
     return None
 
 
@@ -352,9 +354,10 @@ def _exists(folder: Path, name: str) -> bool:
         path = source_name(name, folder)
     except UnsupportedError:
         return False
-    if os.path.exists(path):
-        return True
-    return glob.has_magic(path) and next(glob.iglob(path), None) is not None
+    if os.path.exists(path) or not glob.has_magic(name):
+        return os.path.exists(path)
+    pattern = os.path.join(glob.escape(os.fspath(folder)), _local_name(name))
+    return next(glob.iglob(pattern), None) is not None
 
 
 def _check_command(items: Sequence[Item], options: Options) -> "list[Check]":
