@@ -417,6 +417,8 @@ class TestFeatures:
         moved = shutil.copy(files["xtc"], tmp_path / "moved.xtc")
         batches = paceline.FrameBatches((files["gro"], str(moved)), features={"rmsd": path})
         assert batches.n_samples == 40
+        memory = paceline.Universe(files["gro"], files["xtc"], in_memory=True)
+        assert paceline.FrameBatches(memory, features={"rmsd": path}).n_samples == 40
         with pytest.raises(ValueError, match=r"table of \S+ca.dcd, found one of \S+ca.xtc, whose"):
             paceline.FrameBatches((files["gro"], files["dcd"]), features={"rmsd": path})
 

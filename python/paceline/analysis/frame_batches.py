@@ -1,6 +1,7 @@
 """Batches of random frames, or of windows of frames, of many trajectories: input of learning."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
@@ -42,6 +43,8 @@ from paceline.trajectory.shuffled_frames import (
 )
 from paceline.transform.apply_transforms import check_transforms, prepare_transforms
 
+#: Fingerprints of files.
+_OF_FILES = re.compile("[0-9a-f]{48}(, [0-9a-f]{48})+")
 #: Maximum number of trajectories that a warning names.
 NAMED = 3
 
@@ -698,8 +701,8 @@ def _check_content(facts: Mapping[str, str], what: str, trajectory: FileTrajecto
     """Raise `ValueError` if a table was computed from files of another content."""
     saved, found = facts.get("fingerprint", ""), trajectory.content
     names = [facts.get("trajectory", ""), *trajectory.filenames]
-    # A store may identify an object by other means than the samples of a local file.
-    if not saved or saved.startswith("none") or any("://" in name for name in names):
+    # A store, and frames in memory, are identified by other means than the samples of a local file.
+    if any("://" in name for name in names) or not (_OF_FILES.fullmatch(f"{saved}, {found}")):
         return
     if saved != found:
         raise ValueError(
