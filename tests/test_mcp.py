@@ -247,7 +247,7 @@ def test_files_that_other_files_name_are_confined(folder, run):
 
 
 @pytest.fixture
-def ways_out(folder):
+def ways_out(folder, adk_in_water):
     """Files in the folder that lead out of it, and the calls that use them."""
     outside = folder.parent
     (folder / "up").symlink_to(outside)
@@ -256,7 +256,11 @@ def ways_out(folder):
     (outside / "secret.ndx").write_text("[ SECRET ]\n1 2 3\n")
     (outside / "secret.xvg").write_text("# SECRET\n0 1\n1 2\n2 3\n")
     shutil.copy(H5MD_xvf, outside / "outside.h5")
+    shutil.copy(adk_in_water.trajectory, folder / "water.xtc")
+    (folder / ".water.xtc.paceline-index").symlink_to(outside / "secret.xvg")
     calls = {
+        "saved index": ("index", {"trajectory": ["water.xtc"]}),
+        "index of a run": ("info", {"trajectory": ["w*.xtc"]}),
         "home": ("info", {"trajectory": ["~/outside.dcd"]}),
         "variable": ("info", {"trajectory": ["$OUTSIDE/outside.dcd"]}),
         "braces": ("info", {"trajectory": ["${OUTSIDE}/outside.dcd"]}),
@@ -307,7 +311,7 @@ def ways_out(folder):
 def test_ways_out_of_the_folder(ways_out, folder, run, monkeypatch):
     monkeypatch.setenv("HOME", str(folder.parent))
     monkeypatch.setenv("OUTSIDE", str(folder.parent))
-    before = sorted(folder.parent.iterdir())
+    before = _content(folder.parent)
     for name, result in zip(ways_out, ask(folder, *ways_out.values()), strict=True):
         answer = content(result)
         if "catalogue" in name and not result.is_error:  # a failure of a system is a row
@@ -316,7 +320,12 @@ def test_ways_out_of_the_folder(ways_out, folder, run, monkeypatch):
         else:
             assert result.is_error, (name, answer)
         assert "SECRET" not in result.content[0].text, name
-    assert sorted(folder.parent.iterdir()) == before
+    assert _content(folder.parent) == before
+
+
+def _content(folder):
+    """Names and bytes of the files in a folder, but not in its subfolders."""
+    return {path.name: path.read_bytes() if path.is_file() else b"" for path in folder.iterdir()}
 
 
 def test_forged_results_do_not_lead_out_of_the_folder(folder, run):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import is_address, source_path
+from paceline._util.files import check_local, is_address, is_confined, source_path
 from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
@@ -153,6 +153,10 @@ def open_files(
     # Absolute paths, because workers may have other working directories, and this process may
     # change its own.
     names = [source_path(source_name(path)) for path in paths]
+    if is_confined():
+        # The index beside a file may be a link, which the core follows.
+        for place, name in (os.path.split(name) for name in names if not is_address(name)):
+            check_local(os.path.join(place, f".{name}.paceline-index"))
     n_bytes = sum(sizes_of(names))
     cpus = available_cpus()
     at_a_time = min(cpus, _FILES_AT_A_TIME)
