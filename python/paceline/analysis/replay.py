@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import inspect
 import json
+import math
 import os
 import re
 import zipfile
@@ -419,10 +420,12 @@ def _largest_of_columns(rows: Iterable[Sequence[str]]) -> list[float]:
 
 def _deviation_of_cells(first: str, second: str, largest: float) -> float:
     """Deviation of the number in a cell; NaN for texts."""
-    numbers = _number(first), _number(second)
-    if numbers[0] is None or numbers[1] is None:
+    a, b = _number(first), _number(second)
+    if a is None or b is None:
         return float("nan")
-    return float(_deviations(np.array(numbers[:1]), np.array(numbers[1:]), largest)[0])
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return float("inf")
+    return abs(a - b) / (max(abs(a), abs(b), largest) or 1.0)
 
 
 def _deviations(first: np.ndarray, second: np.ndarray, largest: float) -> np.ndarray:
@@ -445,7 +448,7 @@ def _compare_arrays(
             continue
         shape = first.shape or (1,)
         first, second = (np.ascontiguousarray(one).reshape(-1) for one in (first, second))
-        largest = _largest_of_array(second)
+        largest = None
         for begin in range(0, first.size, PART):
             parts = first[begin : begin + PART], second[begin : begin + PART]
             bits, other_bits = (one.view(np.uint8).reshape(len(one), -1) for one in parts)
@@ -455,6 +458,7 @@ def _compare_arrays(
             a, b = (one[rows] for one in parts)
             deviations = np.full(len(rows), np.nan)
             if a.dtype.kind in "fiu":
+                largest = _largest_of_array(second) if largest is None else largest
                 deviations = _deviations(a.astype(np.float64), b.astype(np.float64), largest)
             # The first ones, and the one that deviates most.
             kept = dict.fromkeys([*range(min(MOST_LISTED, len(rows))), int(deviations.argmax())])
@@ -469,8 +473,6 @@ def _compare_arrays(
 
 def _largest_of_array(values: np.ndarray) -> float:
     """Largest magnitude of the finite numbers in an array; 0 if there are none."""
-    if values.dtype.kind not in "fiu":
-        return 0.0
     parts = (values[begin : begin + PART] for begin in range(0, values.size, PART))
     numbers = (np.abs(part[np.isfinite(part)].astype(np.float64)) for part in parts)
     return max((float(one.max(initial=0.0)) for one in numbers), default=0.0)
