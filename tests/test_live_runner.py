@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import MDAnalysis
+import MDAnalysis.analysis.rms
 import numpy as np
 import pytest
 from helpers.analyses import ANALYSES
@@ -22,6 +23,7 @@ from MDAnalysis.transformations import translate
 
 import paceline
 from paceline.analysis.align import AverageStructure
+from paceline.analysis.battery import Battery
 from paceline.analysis.convert import Write
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_steps
@@ -31,6 +33,7 @@ from paceline.errors import (
     FileChangedError,
     MissingDataError,
     PacelineWarning,
+    SelectionError,
     UnsupportedError,
 )
 from paceline.trajectory.growth import FollowedFile, wait_for_frame
@@ -603,14 +606,148 @@ def test_a_file_that_rounds_in_another_way_is_reported(sent, adk, tmp_path):
             next(paceline.live(RMSD(universe.atoms[:9]), tee=tmp_path / "run.xtc"))
 
 
-def test_a_stream_is_analysed_only_while_it_lasts(sent, adk):
+def test_a_run_lasts_as_long_as_the_stream(sent, adk, tmp_path):
+    """The call of the manual: the Universe names units, and the run names the file."""
+    frames = [frame._replace(velocities=None) for frame in sent]
+    tee = tmp_path / "run.xtc"
+    with ImdServer.of(frames) as server:
+        universe = paceline.Universe(adk.topology, server.address, units="real")
+        ca = universe.select_atoms("name CA")
+        given = [RMSD(ca), RMSF(ca), ANALYSES["EinsteinMSD"].make(universe)]
+        with pytest.warns(PacelineWarning, match="those of TRR, but"):
+            found = paceline.run(given, tee=tee, n_workers=2)
+    assert found is given
+    assert universe.trajectory.filename == str(tee)
+    whole = paceline.Universe(adk.topology, tee)
+    ca = whole.select_atoms("name CA")
+    wanted = paceline.run([RMSD(ca), RMSF(ca), ANALYSES["EinsteinMSD"].make(whole)])
+    for one, other in zip(found, wanted, strict=True):
+        assert_same(*(values_of(type(one).__name__, each) for each in (one, other)))
+    assert found[0].results.rmsd.shape == (98, 3)
+    again = RMSD(universe.select_atoms("name CA")).run(step=2)
+    assert np.array_equal(again.results.rmsd, found[0].results.rmsd[::2])
+
+
+def test_an_analysis_alone_runs_over_a_stream(sent, adk, tmp_path):
+    with ImdServer.of(sent) as server:
+        universe = paceline.Universe(adk.topology, server.address, tee=tmp_path / "run.trr")
+        rmsd = RMSD(universe.select_atoms("name CA")).run(start=2, step=3, backend="serial")
+    assert (rmsd.start, rmsd.stop, rmsd.step, len(rmsd.results.rmsd)) == (2, 98, 3, 32)
+    whole = RMSD(paceline.Universe(adk.topology, tmp_path / "run.trr").select_atoms("name CA"))
+    whole.run(start=2, step=3)
+    assert np.array_equal(rmsd.results.rmsd, whole.results.rmsd)
+
+
+def test_a_battery_runs_over_a_stream(adk, sent, tmp_path):
+    """Its second run, over the equilibrated frames, reads the file of the stream."""
+    noise = np.random.default_rng(7)
+    frames = [
+        frame._replace(
+            positions=(
+                sent[0].positions * np.float32(1 + np.exp(-k))
+                + noise.normal(0, 0.1, sent[0].positions.shape).astype("f4")
+            ),
+            velocities=None,
+        )
+        for k, frame in enumerate(sent)
+    ]
+    described = {"gyration": {"select": "name CA"}, "msd": {"analysis": "msd", "select": "name CA"}}
+    tee = {"tee": tmp_path / "run.trr", "overwrite": True}
+    with ImdServer.of(frames) as server:
+        universe = paceline.Universe(adk.topology, server.address)
+        battery = Battery(described, universe, optional=True)
+        battery.run(unwrap=False, equilibrated=True, **tee)
+    assert battery.analyses.keys() == {"gyration", "msd"}
+    saved = Battery(described, paceline.Universe(adk.topology, tmp_path / "run.trr"))
+    saved.run(unwrap=False, equilibrated=True)
+    for name, one in battery.analyses.items():
+        table, wanted = (found.results.table for found in (one, saved.analyses[name]))
+        assert len(one.frames) < 98
+        assert np.array_equal(one.frames, saved.analyses[name].frames)
+        assert_same(table.columns.values(), wanted.columns.values(), name)
+
+
+def test_a_run_stops_after_some_frames_of_a_stream(sent, adk):
+    with ImdServer.of(sent, gated=True) as server:
+        server.allow(30)
+        universe = paceline.Universe(adk.topology, server.address)
+        rmsd = RMSD(universe.select_atoms("name CA")).run(stop=20)
+        assert server.left.wait(PATIENCE)
+        assert server.received[-1] == KILL
+    assert len(rmsd.results.rmsd) == 20
+
+
+def test_a_run_over_a_stream_that_breaks_has_results_and_an_error(sent, adk):
+    data = [frame.encoded() for frame in sent[:20]]
+    data[-1] = data[-1][:1000]
+    with ImdServer(data, handshake(3) + sent[0].session()) as server:
+        rmsd = RMSD(paceline.Universe(adk.topology, server.address).select_atoms("name CA"))
+        with pytest.raises(DamagedFileError, match="expected a complete frame, found"):
+            rmsd.run()
+    assert len(rmsd.results.rmsd) == 19
+
+
+def test_what_a_run_over_a_stream_refuses(sent, adk, tmp_path):
     with ImdServer.of(sent[:3]) as server:
         universe = paceline.Universe(adk.topology, server.address)
-        with pytest.raises(UnsupportedError, match=r"analyse it with paceline\.live"):
-            RMSD(universe.select_atoms("name CA")).run()
+        ca = universe.select_atoms("name CA")
+        for options, reason in (
+            ({"checkpoint": tmp_path / "kept"}, "omit checkpoint="),
+            ({"frames": [1, 2]}, "not written yet"),
+            ({"stop": -1}, "the last one is not known"),
+            ({"tee_atoms": "name CA"}, "tee_atoms= chooses what a file contains: name the file"),
+            ({"tee_step": 2}, "tee_step= chooses what a file contains"),
+        ):
+            with pytest.raises(UnsupportedError, match=reason):
+                paceline.run([RMSD(ca)], **options)
+        kept = {"tee": tmp_path / "ca.trr"}
+        with pytest.raises(ValueError, match="tee_step must be at least 1, not 0"):
+            paceline.run(RMSD(ca), tee_step=0, **kept)
+        with pytest.raises(SelectionError, match="tee_atoms= names no atoms"):
+            paceline.run(RMSD(ca), tee_atoms="name XX", **kept)
+        other = paceline.Universe(*adk)
+        with pytest.raises(UnsupportedError, match="atoms of another Universe"):
+            paceline.run(RMSD(ca), tee_atoms=other.atoms, **kept)
+        theirs = MDAnalysis.analysis.rms.RMSD(ca)
+        with pytest.raises(
+            UnsupportedError, match="RMSD is an MDAnalysis analysis, which needs all"
+        ):
+            paceline.run([theirs])
         with pytest.raises(UnsupportedError, match="cannot be copied"):
             universe.copy()
+        assert not list(tmp_path.iterdir())
         universe.trajectory.close()
+    for options in ({"tee": "run.xtc"}, {"tee_atoms": other.atoms}, {"overwrite": True}):
+        with pytest.raises(UnsupportedError, match=r"applies to streams \(imd://\), not to files"):
+            paceline.run(RMSD(other.select_atoms("name CA")), **options)
+
+
+@pytest.mark.filterwarnings("ignore:Found no information")
+@pytest.mark.filterwarnings("ignore:Unit cell dimensions")
+@pytest.mark.parametrize("ending", ["xtc", "trr", "dcd", "nc"])
+def test_some_atoms_and_frames_have_the_bits_of_all(sent, adk, tmp_path, ending):
+    """Analyses use all atoms and frames; the file has those that were asked for."""
+    frames = [frame._replace(velocities=None) for frame in sent]
+    tee, structure = tmp_path / f"ca.{ending}", tmp_path / "ca.pdb"
+    with ImdServer.of(frames) as server:
+        universe = paceline.Universe(adk.topology, server.address, tee=tee)
+        ca, series = (
+            universe.select_atoms("name CA"),
+            paceline.TimeSeries(positions_of, universe.atoms),
+        )
+        rmsd, _ = paceline.run([RMSD(ca), series], tee_atoms=ca, tee_step=3)
+        buffer = universe.trajectory.filename
+    assert os.path.dirname(buffer) != str(tmp_path)
+    assert len(rmsd.results.rmsd) == 98
+    with paceline.open(tee) as kept, paceline.open(buffer) as whole:
+        assert (kept.n_frames, kept.n_atoms) == (33, 214)
+        assert np.array_equal(kept.positions(), whole.positions()[::3][:, ca.indices])
+        assert np.array_equal(kept.positions(), series.results.timeseries[::3][:, ca.indices])
+        times = [[frame.time for frame in each] for each in (kept, whole)]
+        np.testing.assert_allclose(times[0], times[1][::3], rtol=1e-6)
+    ca.write(structure)
+    alone = RMSD(paceline.Universe(structure, tee).atoms).run()
+    assert np.array_equal(alone.results.rmsd[:, 2], rmsd.results.rmsd[::3, 2])
 
 
 def test_velocities_that_are_not_sent(sent, adk):
@@ -650,6 +787,25 @@ def test_a_command_ends_with_the_error_of_its_stream(sent, adk, tmp_path, run):
     rows = np.loadtxt(table, delimiter=",", skiprows=1 + table.read_text().count("#"))
     np.testing.assert_allclose(rows[:, -1], RMSD(saved).run().results.rmsd[:, 2], atol=1e-5)
     assert len(rows) == 19
+
+
+def test_a_command_keeps_some_atoms_and_frames(sent, adk, tmp_path, run):
+    table, kept = tmp_path / "rmsd.csv", tmp_path / "ca.trr"
+    command = ["rmsd", adk.topology, "--select", "name CA", "-o", table]
+    some = ["--tee-atoms", "name CA and resid 1-50", "--tee-step", "5"]
+    status, _, err = run(*command, adk.trajectory, *some)
+    assert status == 2
+    assert "--tee-atoms chooses what a file contains: name the file, --tee" in err
+    with ImdServer.of(sent[:20]) as server:
+        arguments = ["--every", "10ms", "--tee", kept]
+        status, _, err = run(*command, server.address, *arguments, *some)
+    assert status == 0, err
+    assert len(np.loadtxt(table, delimiter=",", skiprows=1 + table.read_text().count("#"))) == 20
+    with paceline.open(kept) as trajectory:
+        assert (trajectory.n_frames, trajectory.n_atoms) == (4, 50)
+    status, out, _ = run("replay", table)
+    assert status != 0
+    assert "only some atoms or frames (--tee-atoms, --tee-step)" in " ".join(out.split())
 
 
 def test_the_first_frame_of_a_stream_is_the_reference_of_contacts(sent, adk, tmp_path, run):

@@ -157,17 +157,18 @@ def test_a_full_disk_pauses_the_engine(tmp_path):
     script = """
 import resource, signal, sys
 from paceline.trajectory.imd import ImdStream
-from paceline.trajectory.tee import Tee
+from paceline.trajectory.tee import KeptFrames, Tee
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
-with Tee(ImdStream(sys.argv[1], n_atoms=30), sys.argv[2]) as tee:
+kept = KeptFrames(sys.argv[3], None, 1)
+with Tee(ImdStream(sys.argv[1], n_atoms=30), sys.argv[2], kept=kept) as tee:
     tee.wait(300)
     print(tee.n_written, type(tee.error).__name__, flush=True)
     input()
 """
-    path = tmp_path / "run.trr"
+    path, kept = tmp_path / "run.trr", tmp_path / "kept.trr"
     with ImdServer.of(made_frames(50, N), gated=True) as server:
-        command = [sys.executable, "-c", script, server.address, str(path)]
+        command = [sys.executable, "-c", script, server.address, str(path), str(kept)]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as process:
@@ -175,7 +176,7 @@ with Tee(ImdStream(sys.argv[1], n_atoms=30), sys.argv[2]) as tee:
             n_written, error = process.stdout.readline().split()
             until(server.paused.is_set)
             assert error == "OSError"
-            assert len(stored(path)) == int(n_written) == 2
+            assert len(stored(path)) == len(stored(kept)) == int(n_written) == 2
             process.communicate("\n", timeout=PATIENCE)
         assert process.returncode == 0
         until(server.left.is_set)

@@ -8,23 +8,54 @@ Partial results are merged over the same tree as in a run over all frames at onc
 are bit-identical to those of that run.
 """
 
+import os
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar, cast
 
 import numpy as np
 
+from paceline._util.arguments import positive_number, slice_of, whole_number
+from paceline._util.files import is_stream
+from paceline._util.leftovers import ScratchFolder
 from paceline.checkpoint import Fact, check_resumable, facts, with_pickled_nodes
-from paceline.contract.plan import LeafBoundaries
+from paceline.contract.analysis import Analysis, is_updated
+from paceline.contract.atoms import Frames, System, attribute_of
+from paceline.contract.loaded_atoms import LoadedAtoms
+from paceline.contract.plan import LeafBoundaries, choose_frames
 from paceline.engine.collect import Cursor, Record, RecordRange, RowRange
 from paceline.engine.parts import PartsRun
 from paceline.engine.passes import FramePass
 from paceline.engine.tasks import BlockResult, Records
+from paceline.errors import MissingDataError, ReadError, UnsupportedError, quiet_warnings, warn
+from paceline.performance.number_format import many
 from paceline.timing import Timings
+from paceline.trajectory.growth import (
+    Feed,
+    FollowedFile,
+    FollowedStream,
+    Growable,
+    TeeSource,
+    growable,
+)
+from paceline.trajectory.tee import TEMPORARY, KeptFrames, TeeOptions
+from paceline.transform.atom_choice import select_atoms
 
 #: Facts that change when a trajectory grows; all others must be the same in the next run.
 _GROWING = ("trajectory", "frames")
+#: Minimum time between two updates as a multiple of the duration of the last one, so that updates
+#: of many frames take at most half of the time of the workers.
+SHARE = 1.0
+#: Maximum time until the first frame of a stream is in its file, s: it was received before. A DCD
+#: file waits for the second frame.
+FIRST_SECONDS = 600.0
+#: Number of frames that no trajectory has.
+_LARGEST = 2**62
+#: Maximum time between two looks for new frames, s.
+LOOK_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -175,3 +206,271 @@ def _unpickled(record: Record) -> Record:
     """Unpickle the partial results; merging may change them, so each run gets its own."""
     nodes = {key: pickle.loads(data) for key, data in record.nodes.items()}
     return replace(record, nodes=nodes)
+
+
+@dataclass(frozen=True)
+class GrownRun:
+    """State of analyses after one more run; `paceline.live_runner.Update` describes the fields."""
+
+    analyses: Mapping[str, Analysis]
+    trajectory: Growable
+    n_frames: int
+    n_computed: int
+    seconds: float
+    lag: float
+    ended: str | None = None
+    is_last: bool = False
+    error: Exception | None = None
+
+
+State = TypeVar("State", bound=GrownRun)
+
+
+class GrowingWork(Protocol):
+    """Analyses of one trajectory, with the options of their runs."""
+
+    @property
+    def universe(self) -> System:
+        """Universe of the analyses."""
+
+    @property
+    def every(self) -> Mapping[str, Analysis]:
+        """All analyses by name."""
+
+    def run_during(self, kept: Continuation) -> Mapping[str, Analysis]:
+        """Run the analyses that are updated, over the present frames, and return them by name."""
+
+    def run_after(self) -> Mapping[str, Analysis]:
+        """Run all other analyses over the complete trajectory, and return all by name."""
+
+
+@dataclass(frozen=True)
+class AwaitedFrames:
+    """Frames of a run over a trajectory whose last frame is not known yet.
+
+    Raises `UnsupportedError` for a choice that needs the number of frames, and `ValueError` if no
+    frame is chosen: it would be awaited without end.
+    """
+
+    start: int | None = None
+    stop: int | None = None
+    step: int | None = None
+    frames: Sequence[int] | np.ndarray | Callable[[Frames], Sequence[int] | np.ndarray] | None = (
+        None
+    )
+
+    def __post_init__(self) -> None:
+        if any(bound is not None and bound < 0 for bound in (self.start, self.stop)):
+            raise UnsupportedError(
+                "start= and stop= count from the first frame, since the last one is not known"
+            )
+        if self.frames is not None and not callable(self.frames):
+            raise UnsupportedError("frames= would need the frames that are not written yet")
+        bounds = self.start, self.stop, self.step
+        if self.frames is not None and bounds != (None, None, None):
+            raise ValueError("give either frames or start, stop and step, not both")
+        if self.frames is None and not range(_LARGEST)[slice_of(*bounds)]:
+            start, stop, step = bounds
+            raise ValueError(f"start={start}, stop={stop} and step={step} choose no frames")
+
+    def count(self, trajectory: Growable) -> int:
+        """Count the chosen frames that exist."""
+        frames = self.frames
+        try:
+            chosen = frames(cast(Frames, trajectory)) if callable(frames) else frames
+            n_frames = trajectory.n_frames
+            return len(choose_frames(n_frames, self.start, self.stop, self.step, chosen))
+        except ValueError:  # the first of them is not written yet
+            return 0
+
+
+class GrowingRun(Generic[State]):
+    """Runs of the same analyses over a trajectory that grows.
+
+    `state` is the class of the states that `states` yields. A run begins at least `every` seconds
+    after the one before. `stop_when` returns the reason why no further frames are awaited, or None.
+    """
+
+    def __init__(
+        self,
+        work: GrowingWork,
+        state: type[State],
+        chosen: AwaitedFrames,
+        *,
+        every: float,
+        stop_when: Callable[[State], str | None] | None = None,
+    ):
+        self._work, self._make, self._chosen = work, state, chosen
+        self._stop_when, self._every = stop_when, positive_number("every", every, "s")
+        self._kept = Continuation()
+        self._begun = time.monotonic()
+
+    def open_feed(self, idle: float, options: TeeOptions) -> Feed:
+        """Begin to follow the file, or to write the stream to a file that is followed."""
+        universe = self._work.universe
+        stream = universe.trajectory
+        if not isinstance(stream, TeeSource):
+            if is_stream(stream.filename):
+                raise UnsupportedError(
+                    f"{stream.filename}: MDAnalysis reads this stream, frame by frame: open it "
+                    "with paceline.Universe"
+                )
+            for name in ("tee", "tee_atoms", "tee_step"):
+                if options.get(name) is not None:
+                    text = f"{stream.filename}: {name}= applies to streams (imd://), not to files"
+                    raise UnsupportedError(text)
+            return FollowedFile(growable(stream).chain.files[-1].path, idle)
+        needed = {field for one in self._work.every.values() for field in one.fields}
+        if lacking := sorted(needed.difference(stream.fields)):
+            raise MissingDataError(
+                f"{stream.filename}: an analysis needs {' and '.join(lacking)}, but the engine "
+                f"sends only {' and '.join(stream.fields)}: enable them in its input"
+            )
+        given = options.get("tee")
+        path = stream.tee_path if given is None else given
+        shown = Path(TEMPORARY if stream.tee_path is None else stream.tee_path).suffix
+        ending = shown if path is None else Path(path).suffix
+        kept = _kept_frames(universe, path, options)
+        if path is None or kept is not None:
+            path = _temporary_file(universe, ending)
+        if ending != shown:
+            warn(
+                f"{stream.filename}: numbers that analyses took from the first frame are those of "
+                f"{shown[1:].upper()}, but {os.fspath(given or path)} rounds in another way: name "
+                "the file when the Universe is opened, tee="
+            )
+        overwrite = options.get("overwrite", False)
+        feed = FollowedStream(stream.tee(path, overwrite=overwrite, kept=kept))
+        try:
+            if not feed.wait(FIRST_SECONDS):
+                raise feed.error or ReadError(f"{stream.filename}: no frame could be written")
+            universe.load_new(feed.path)  # type: ignore[attr-defined]
+        except BaseException:
+            feed.close()
+            raise
+        feed.rewind()
+        return feed
+
+    def states(self, feed: Feed) -> Generator[State]:
+        """Yield the state after each run; the last one contains all results."""
+        self._feed = feed
+        self._trajectory = growable(self._work.universe.trajectory)
+        stop_engine = False
+        ended: str | None = None
+        try:
+            due = time.monotonic()
+            while ended is None:
+                try:
+                    if not self._wait(due):
+                        ended = self._feed.ended
+                    else:
+                        begun = time.monotonic()
+                        state = self._run()
+                        if state is not None:
+                            yield state
+                            ended = self._reason_to_stop(state)
+                            stop_engine = ended is not None
+                        # What the caller does with a state counts, too.
+                        now = time.monotonic()
+                        due = max(begun + self._every, now + SHARE * (now - begun))
+                except KeyboardInterrupt:
+                    ended, stop_engine = "it was interrupted", False
+            self._feed.close(stop_engine=stop_engine)
+            yield from self._finish(ended)
+            if self._feed.error is not None:
+                raise self._feed.error
+        finally:
+            self._feed.close()
+
+    def _wait(self, due: float) -> bool:
+        """Wait until the trajectory has grown and the next run is due; False if it has ended.
+
+        The end of the trajectory is noticed also while a run is not due yet.
+        """
+        has_grown = False
+        while self._feed.ended is None:
+            left = due - time.monotonic()
+            if has_grown and left <= 0:
+                return True
+            seconds = min(LOOK_SECONDS, left) if left > 0 else LOOK_SECONDS
+            has_grown |= self._feed.wait(seconds)
+            if has_grown and left > 0:
+                time.sleep(seconds)
+        return has_grown
+
+    def _reason_to_stop(self, state: State) -> str | None:
+        """Return the reason not to follow the trajectory any more; None to go on."""
+        stop = self._chosen.stop
+        if stop is not None and self._trajectory.n_frames >= stop:
+            return f"{many(stop, 'frame')} were asked for"
+        return None if self._stop_when is None else self._stop_when(state)
+
+    def _run(self) -> State | None:
+        """Include the new frames and run the analyses; None if frames that they need are awaited.
+
+        These are the first chosen frame, and frames that are references.
+        """
+        self._trajectory.extend()
+        n_frames = self._chosen.count(self._trajectory)
+        needed = [one.frames_needed for one in self._work.every.values() if is_updated(one)]
+        if n_frames == 0 or self._trajectory.n_frames < max(needed, default=1):
+            return None
+        # Warnings of an update are for its tables only; the last update issues them all.
+        with quiet_warnings():
+            analyses = self._work.run_during(self._kept)
+        return self._state(n_frames, analyses)
+
+    def _state(
+        self,
+        n_frames: int,
+        analyses: Mapping[str, Analysis],
+        ended: str | None = None,
+        *,
+        is_last: bool = False,
+    ) -> State:
+        seconds, lag = time.monotonic() - self._begun, self._feed.since_frame
+        return self._make(
+            *(analyses, self._trajectory, n_frames, self._kept.n_computed, seconds, lag, ended),
+            is_last=is_last,
+            error=self._feed.error,
+        )
+
+    def _finish(self, ended: str) -> Iterator[State]:
+        """Compute all results over the complete trajectory, and issue its warnings."""
+        self._trajectory.extend()
+        analyses = self._work.run_during(self._kept)
+        n_frames = self._chosen.count(self._trajectory)
+        if analyses.keys() != self._work.every.keys():
+            yield self._state(n_frames, analyses, ended)
+        analyses = self._work.run_after()
+        yield self._state(n_frames, analyses, ended, is_last=True)
+
+
+def _kept_frames(
+    universe: System, path: str | os.PathLike | None, options: TeeOptions
+) -> KeptFrames | None:
+    """Return what a file of some atoms or some frames contains; None if all are written."""
+    atoms, step = options.get("tee_atoms"), options.get("tee_step")
+    if atoms is None and step is None:
+        return None
+    if path is None:
+        name = "tee_step" if atoms is None else "tee_atoms"
+        raise UnsupportedError(f"{name}= chooses what a file contains: name the file, tee=")
+    n_atoms = len(universe.atoms)
+    indices = None
+    if atoms is not None:
+        if isinstance(atoms, str):
+            atoms = select_atoms(universe, [atoms], "tee_atoms")
+        if attribute_of(atoms, "universe") not in (None, universe):
+            raise UnsupportedError("tee_atoms= are atoms of another Universe than the analyses")
+        found = attribute_of(atoms, "indices")
+        chosen = LoadedAtoms.of(atoms if found is None else found, n_atoms, "tee_atoms=")
+        indices = None if len(chosen.indices) == n_atoms else chosen.indices
+    return KeptFrames(path, indices, 1 if step is None else whole_number("tee_step", step, 1))
+
+
+def _temporary_file(universe: System, ending: str) -> str:
+    """Return the name of a file in a new folder, which is deleted with the Universe."""
+    folder = ScratchFolder("live")
+    folder.remove_with(universe)
+    return os.path.join(folder.path, f"stream{ending}")

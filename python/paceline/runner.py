@@ -5,27 +5,27 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
 import numpy as np
 
 from paceline._core import __version__
 from paceline._util.arguments import one_of, parse_size
 from paceline._util.choices import ON_ERROR
-from paceline._util.files import check_distinct
+from paceline._util.files import check_distinct, is_stream
 from paceline._util.machine import MemoryLimit
 from paceline._util.progress import Progress
-from paceline.backends import Serial, make_backend
+from paceline.backends import MPI, Serial, make_backend
 from paceline.backends.base import Backend, CollectiveRun
 from paceline.block import are_placeholders
 from paceline.checkpoint import Checkpoint
-from paceline.contract.analysis import Analysis, record_of, set_record
+from paceline.contract.analysis import Analysis, is_updated, record_of, set_record
 from paceline.contract.atoms import Atoms, Frames, System, attribute_of
 from paceline.contract.plan import choose_frames
 from paceline.contract.transform_interface import Transform
@@ -40,11 +40,13 @@ from paceline.errors import SelectionError, UnsupportedError, name_of_imported, 
 from paceline.performance.record import DuplicateAttempt
 from paceline.timing import Timings
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
+from paceline.trajectory.tee import TeeOptions
 from paceline.transform.apply_transforms import TransformsOfEach, check_transforms, transforms_of
 from paceline.transform.broken_molecules import make_checks
 
 if TYPE_CHECKING:
-    from paceline.continuation import Continuation
+    from paceline.continuation import Continuation, State
+    from paceline.trajectory.growth import Feed
 
 #: Maximum number of workers that wait for each other to move atoms block by block. One such step
 #: takes about half as long as decoding the block. With more workers, decoding twice is faster
@@ -56,7 +58,7 @@ MOST_IN_RELAY = 32
 FramesChosen = Sequence[int] | np.ndarray | Callable[[Frames], Sequence[int] | np.ndarray] | None
 
 
-class FurtherOptions(TypedDict, total=False):
+class FurtherOptions(TeeOptions, total=False):
     """Options of `run` that MDAnalysis's analyses lack."""
 
     transforms: Sequence[Transform]
@@ -104,8 +106,13 @@ def run(
     block_frames: int | None = None,
     max_memory: int | str | None = None,
     checkpoint: "str | os.PathLike | Checkpoint | Continuation | None" = None,
+    **stream: Unpack[TeeOptions],
 ) -> Given:
     """Run analyses, in one pass over each trajectory, or in as many as their stages need.
+
+    If the trajectory is a stream of a running simulation (imd://), the run lasts until the
+    simulation, or Ctrl-C, ends the stream. It computes results while frames come, as
+    `paceline.live` does, which yields them meanwhile; the Universe then has the frames of the file.
 
     Parameters
     ----------
@@ -152,6 +159,9 @@ def run(
         killed, the same call resumes it, with any backend and number of workers. Trust a
         checkpoint like a script, because reading it may run code. A
         `paceline.checkpoint.Checkpoint` that is already entered is not finished by this call.
+    **stream
+        Options of the file in which the frames of a stream are kept: `tee`, `tee_atoms`, `tee_step`
+        and `overwrite`, as for `paceline.live`. `stop` then ends the simulation.
 
     Returns
     -------
@@ -208,6 +218,20 @@ def run(
         raise ValueError(f"max_memory must be at least 0, not {limit}")
     chosen: dict[str, Any] = {"start": start, "stop": stop, "step": step, "frames": frames}
     theirs, given = _separate_mdanalysis(analyses)
+    if any(is_stream(attribute_of(one.atomgroup.universe.trajectory, "filename")) for one in given):
+        run_stream(
+            ListedAnalyses(analyses),
+            **chosen,
+            **stream,
+            backend=workers,
+            transforms=transforms,
+            on_error=on_error,
+            block_frames=block_frames,
+            max_memory=max_memory,
+            checkpoint=checkpoint,
+        )
+        return analyses
+    _check_without_stream(given, theirs, stream)
     if theirs:
         options = {"transforms": transforms, "block_frames": block_frames, "checkpoint": checkpoint}
         refused = [f"{name}=" for name, value in options.items() if value]
@@ -244,6 +268,149 @@ def run(
 
         run_together(theirs, chosen, None if backend is None else workers, n_workers, progress)
     return analyses
+
+
+class Work(Protocol):
+    """Analyses of one trajectory that can be run while it grows."""
+
+    @property
+    def universe(self) -> System:
+        """Universe of the analyses."""
+
+    @property
+    def every(self) -> Mapping[str, Analysis]:
+        """All analyses by name."""
+
+    def run_during(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
+        """Run the analyses that are updated, over the present frames, and return them by name."""
+
+    def run_after(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
+        """Run all other analyses over the complete trajectory, and return all by name."""
+
+
+class ListedAnalyses:
+    """List of analyses of one trajectory that grows."""
+
+    def __init__(self, given: object):
+        every = analyses_of(given)
+        self.universe = every[0].atomgroup.universe
+        if any(one.atomgroup.universe is not self.universe for one in every):
+            raise UnsupportedError(
+                "analyses of several Universes cannot follow their trajectories together: follow "
+                "each trajectory in a process of its own"
+            )
+        names = [type(one).__name__ for one in every]
+        numbered = [f"{name} {names[: k + 1].count(name)}" for k, name in enumerate(names)]
+        self.every: Mapping[str, Analysis] = {
+            name if names.count(name) == 1 else number: one
+            for name, number, one in zip(names, numbered, every, strict=True)
+        }
+
+    def run_during(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
+        """Run the analyses that are updated, over the present frames, and return them by name."""
+        found = {name: one for name, one in self.every.items() if is_updated(one)}
+        if found:
+            run([*found.values()], **options)
+        return found
+
+    def run_after(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
+        """Run all other analyses over the complete trajectory, and return all by name."""
+        after = [one for one in self.every.values() if not is_updated(one)]
+        if after:
+            run(after, **options)
+        return self.every
+
+
+@dataclass(frozen=True)
+class _WithOptions:
+    """Analyses of a trajectory that grows, with the options of their runs."""
+
+    work: Work
+    options: RunOptions
+
+    @property
+    def universe(self) -> System:
+        """Universe of the analyses."""
+        return self.work.universe
+
+    @property
+    def every(self) -> Mapping[str, Analysis]:
+        """All analyses by name."""
+        return self.work.every
+
+    def run_during(self, kept: "Continuation") -> Mapping[str, Analysis]:
+        """Run the analyses that are updated, over the present frames, and return them by name."""
+        options: RunOptions = {**self.options, "checkpoint": kept}
+        return self.work.run_during(**options)
+
+    def run_after(self) -> Mapping[str, Analysis]:
+        """Run all other analyses over the complete trajectory, and return all by name."""
+        return self.work.run_after(**self.options)
+
+
+def follow(
+    work: Work,
+    state: "type[State]",
+    *,
+    every: float = 5.0,
+    idle: float = 60.0,
+    stop_when: "Callable[[State], str | None] | None" = None,
+    **options: Unpack[RunOptions],
+) -> "tuple[Generator[State], Feed]":
+    """Begin to run analyses over a trajectory that grows, or over a stream.
+
+    Returns a generator of states of the class `state`, and the source of frames, which the
+    generator closes. `paceline.live` describes the arguments.
+    """
+    from paceline.continuation import AwaitedFrames, GrowingRun  # runs over files do not need it
+
+    bounds = (options.get("start"), options.get("stop"), options.get("step"), options.get("frames"))
+    chosen = AwaitedFrames(*bounds)
+    workers = make_backend(options.get("backend"), options.get("n_workers"))
+    if isinstance(workers, MPI):
+        raise UnsupportedError(
+            "a trajectory that grows is not analysed by MPI ranks: use threads, processes or Dask"
+        )
+    if options.get("checkpoint") is not None:
+        raise UnsupportedError("results of a trajectory that grows are in memory: omit checkpoint=")
+    file: TeeOptions = {
+        "tee": options.pop("tee", None),
+        "tee_atoms": options.pop("tee_atoms", None),
+        "tee_step": options.pop("tee_step", None),
+        "overwrite": options.pop("overwrite", False),
+    }
+    options |= {"backend": workers, "n_workers": None, "progress": False}
+    growing = GrowingRun(
+        _WithOptions(work, options), state, chosen, every=every, stop_when=stop_when
+    )
+    feed = growing.open_feed(idle, file)
+    return growing.states(feed), feed
+
+
+def run_stream(work: Work, **options: Unpack[RunOptions]) -> None:
+    """Run analyses of a stream until it ends."""
+    from paceline.continuation import GrownRun  # runs over files do not need it
+
+    states, _ = follow(work, GrownRun, **options)
+    for _ in states:
+        pass  # the last state has all results
+
+
+def _check_without_stream(
+    given: Sequence[Analysis], theirs: Sequence[object], stream: TeeOptions
+) -> None:
+    """Raise `UnsupportedError` for options of a stream, and for MDAnalysis's analyses of one."""
+    for one in theirs:
+        name = attribute_of(attribute_of(one, "_trajectory"), "filename")
+        if is_stream(name):
+            raise UnsupportedError(
+                f"{name}: {type(one).__name__} is an MDAnalysis analysis, which needs all frames: "
+                "run it over the file in which the stream is kept, tee="
+            )
+    if used := [name for name, value in stream.items() if not (value is None or value is False)]:
+        names = [one.atomgroup.universe.trajectory.filename for one in given]
+        where = f"{names[0]}: " if names else ""
+        raise UnsupportedError(f"{where}{used[0]}= applies to streams (imd://), not to files")
 
 
 def _path_of(

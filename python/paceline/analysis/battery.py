@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, Unpack
 import numpy as np
 
 from paceline._util.arguments import parameters_of
-from paceline._util.files import new_file, saved_together
+from paceline._util.files import is_stream, new_file, saved_together
 from paceline._util.json_object import JsonObject
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_file import read_battery_file, toml_of
@@ -32,9 +32,10 @@ from paceline.errors import PacelineError, SelectionError, UnsupportedError, kep
 from paceline.performance.figure_style import check_style
 from paceline.performance.number_format import joined, many
 from paceline.performance.results_page import PageState
-from paceline.runner import FramesChosen, RunOptions, run
+from paceline.runner import FramesChosen, RunOptions, run, run_stream
 from paceline.timing import Timings
 from paceline.trajectory.open import files_named
+from paceline.trajectory.tee import TeeOptions
 from paceline.transform.atom_choice import select_atoms
 from paceline.transform.bond_lists import describe_missing_bonds
 
@@ -334,6 +335,9 @@ class Battery:
         """
         if equilibrated:
             return self._run_equilibrated(unwrap=unwrap, **options)
+        if is_stream(self.universe.trajectory.filename):
+            run_stream(self, unwrap=unwrap, **options)  # type: ignore[call-arg]
+            return self
         self.suit(**options)
         self.warnings = [*self._warned]
         analyses = list(self.analyses.values())
@@ -362,8 +366,8 @@ class Battery:
         if start:
             frames = next(iter(self.analyses.values())).frames[start:]
             text = f"{last} is equilibrated from {found[last].start_text} on"
-            for bound in ("start", "stop", "step"):
-                options.pop(bound, None)
+            for name in ("start", "stop", "step", *TeeOptions.__annotations__):
+                options.pop(name, None)
             self.run(**{**options, "frames": frames})
             self.warnings.append(f"{start:,} frames are left out: {text}, and all others before")
         return self

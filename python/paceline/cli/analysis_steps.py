@@ -564,6 +564,9 @@ def _check_following(args: argparse.Namespace) -> None:
             raise UnsupportedError(f"{flag} applies to a trajectory that grows: add --follow")
     if args.tee is not None and not any(map(is_stream, args.trajectory)):
         raise UnsupportedError("--tee keeps the frames of a stream, imd://HOST:PORT, in a file")
+    for flag, value in {"--tee-atoms": args.tee_atoms, "--tee-step": args.tee_step}.items():
+        if value is not None and args.tee is None:
+            raise UnsupportedError(f"{flag} chooses what a file contains: name the file, --tee")
 
 
 def _server(
@@ -628,6 +631,8 @@ def follow(
         every=args.update_seconds,
         idle=args.idle,
         tee=args.tee,
+        tee_atoms=args.tee_atoms,
+        tee_step=args.tee_step,
         overwrite=args.overwrite,
         stop_when=lambda update: (
             _end_of_frames(args, update) or (conditions and conditions(update)) or None

@@ -387,6 +387,18 @@ def add_checkpoint_argument(parser: CommandParser) -> None:
         "[a temporary TRR file]",
     )
     add(
+        "--tee-atoms",
+        metavar="TEXT",
+        help="write only these atoms to the file of --tee; all atoms and frames are then in a "
+        "temporary file, which the analysis reads [all]",
+    )
+    add(
+        "--tee-step",
+        type=positive,
+        metavar="N",
+        help="write only every Nth frame to the file of --tee, as with --tee-atoms [1]",
+    )
+    add(
         "--serve",
         type=listening,
         metavar="PORT",

@@ -533,6 +533,7 @@ class _Repeated:
         """Write results to the temporary folder only, and reset what does not change them."""
         given, sections = vars(args), self._parser.of_command(self._name)
         output, tee, follows = given.get("output"), given.get("tee"), given.get("follow")
+        is_part = not given.get("tee_atoms") is given.get("tee_step") is None
         for title in NOT_OF_RESULTS:
             for action in sections.section(title)._group_actions:
                 if action.dest in given and action.dest not in KEPT:
@@ -543,6 +544,11 @@ class _Repeated:
             if tee is None:
                 raise UnsupportedError(
                     "it was computed from a running simulation, whose frames were not kept (--tee)"
+                )
+            if is_part:
+                raise UnsupportedError(
+                    f"it was computed from a running simulation, of which {tee} contains only some "
+                    "atoms or frames (--tee-atoms, --tee-step)"
                 )
             args.trajectory = [os.fspath(tee)]
         if follows:

@@ -15,7 +15,7 @@ from paceline.trajectory.file_trajectory import open as open_trajectory
 from paceline.trajectory.frames import Frame
 from paceline.trajectory.imd import ImdStream
 from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
-from paceline.trajectory.tee import TEMPORARY, GrowingFile, Tee
+from paceline.trajectory.tee import TEMPORARY, GrowingFile, KeptFrames, Tee
 
 #: Options of paceline's reader of files that a stream lacks. Others are those of the topology.
 _OF_FILES = ("atoms", "cache", "continuous", "group", "sub")
@@ -35,9 +35,9 @@ class StreamReader(MemoryReader):
     dt : float, optional
         Time between frames, ps, if the engine sends no times.
     tee : path-like, optional
-        File to which `paceline.live` writes the frames. The first frame is shown as this file will
-        store it, so that what analyses take from it has the bits of the file. By default a
-        temporary TRR file.
+        File to which `paceline.run` and `paceline.live` write the frames. The first frame is shown
+        as this file will store it, so that what analyses take from it has the bits of the file. By
+        default a temporary TRR file.
     timeout : float
         Time without a byte after which the simulation is taken to hang, s.
     wait : float
@@ -152,14 +152,20 @@ class StreamReader(MemoryReader):
         """Close the connection; with `leave_running`, the simulation continues without it."""
         self.stream.close(leave_running=leave_running)
 
-    def tee(self, path: str | os.PathLike, *, overwrite: bool = False) -> Tee:
-        """Begin to write the frames to a file. Raises the errors of `Tee`."""
+    def tee(
+        self,
+        path: str | os.PathLike,
+        *,
+        overwrite: bool = False,
+        kept: KeptFrames | None = None,
+    ) -> Tee:
+        """Begin to write the frames to files. Raises the errors of `Tee`."""
         if self.transformations:
             raise UnsupportedError(
                 f"{self.address}: MDAnalysis's transformations are not applied to a stream: omit "
-                "them, and give paceline.live its own, as transforms="
+                "them, and give the run its own, as transforms="
             )
-        tee = Tee(self, path, overwrite=overwrite, dt=self._dt_given)
+        tee = Tee(self, path, overwrite=overwrite, dt=self._dt_given, kept=kept)
         tee.start()
         return tee
 

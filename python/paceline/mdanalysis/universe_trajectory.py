@@ -293,8 +293,8 @@ def open_trajectory(atomgroups: Sequence[AtomGroup]) -> Trajectory:
         )
     if isinstance(trajectory, TeeSource):
         raise UnsupportedError(
-            f"{trajectory.filename}: a stream has no last frame: analyse it with paceline.live, or "
-            "with --follow"
+            f"{trajectory.filename}: a stream has no last frame: analyse it with paceline.run or "
+            "paceline.live"
         )
     _check_unedited(trajectory)
     if type(trajectory) is MemoryReader:

@@ -15,7 +15,7 @@ from paceline.errors import FileChangedError, PacelineError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.trajectory.chain import Chain, hdf5_does_not_grow
 from paceline.trajectory.open import is_recognised, open_file
-from paceline.trajectory.tee import Tee
+from paceline.trajectory.tee import KeptFrames, Tee
 
 #: Time between two looks at a file, s: a look takes a few µs on a local disk.
 LOOK_SECONDS = 0.05
@@ -172,8 +172,14 @@ class TeeSource(Protocol):
     def fields(self) -> Sequence[str]:
         """Fields of each frame."""
 
-    def tee(self, path: str | os.PathLike, *, overwrite: bool = False) -> Tee:
-        """Begin to write the frames to a file."""
+    def tee(
+        self,
+        path: str | os.PathLike,
+        *,
+        overwrite: bool = False,
+        kept: KeptFrames | None = None,
+    ) -> Tee:
+        """Begin to write the frames to a file, and some atoms or some frames to a second one."""
 
 
 class FollowedStream(Feed):

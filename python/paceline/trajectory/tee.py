@@ -10,10 +10,10 @@ import contextlib
 import contextvars
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, Self, TypedDict, runtime_checkable
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from paceline import _core
 from paceline._util.files import create_growing, writing_to
 from paceline._util.os_calls import write_at
 from paceline.block import CELL_WIDTH, FIELDS, Block, FrameBuffer, field_bits
+from paceline.contract.atoms import Atoms
 from paceline.contract.source import FORMATS
 from paceline.errors import PacelineError, UnsupportedError, warn
 from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
@@ -36,6 +37,24 @@ _GROWING = {
     if format.writes and format.appends
     for ending in format.extensions
 }
+
+
+class TeeOptions(TypedDict, total=False):
+    """Options for the file to which the frames of a stream are written."""
+
+    tee: str | os.PathLike | None
+    tee_atoms: Atoms | str | Sequence[int] | None
+    tee_step: int | None
+    overwrite: bool
+
+
+class KeptFrames(NamedTuple):
+    """File with some atoms of every `step`-th frame of a stream, beside the file of all frames."""
+
+    path: str | os.PathLike
+    #: Indices of the atoms, int64, increasing; None for all atoms.
+    atoms: np.ndarray | None
+    step: int
 
 
 @runtime_checkable
@@ -76,6 +95,8 @@ class Tee:
     dt : float, optional
         Time between frames, ps, for engines that send no times (IMD version 2). By default, these
         frames are 1 ps apart, with a warning.
+    kept : KeptFrames, optional
+        A second file with some atoms or some frames. `overwrite` applies to this file, too.
 
     Attributes
     ----------
@@ -102,9 +123,21 @@ class Tee:
         *,
         overwrite: bool = False,
         dt: float | None = None,
+        kept: KeptFrames | None = None,
     ):
         self.path, self._stream = os.fspath(path), stream
-        self._file = GrowingFile(self.path, stream, overwrite=overwrite, dt=dt)
+        #: File of all frames, and the one of some atoms or some frames.
+        self._files = [
+            GrowingFile(self.path, stream, overwrite=overwrite, dt=dt, quiet=kept is not None)
+        ]
+        if kept is not None:
+            path = os.fspath(kept.path)
+            try:
+                file = GrowingFile(path, stream, overwrite=overwrite, dt=dt, kept=kept)
+            except BaseException:
+                self._files[0].close()
+                raise
+            self._files.append(file)
         self.n_written = 0
         self.ended = False
         self.error: Exception | None = None
@@ -144,7 +177,8 @@ class Tee:
         self._stream.close(leave_running=leave_running)
         if self._thread.ident is not None:
             self._thread.join()
-        self._file.close()
+        for file in self._files:
+            file.close()
         atexit.unregister(self.stop)
 
     def wait_for(self, n_frames: int, timeout: float | None = None) -> bool:
@@ -177,17 +211,18 @@ class Tee:
         """Write frames until the stream ends."""
         try:
             for frame in self._stream.frames():
-                self._count(self._file.append(frame))
-            self._count(self._file.finish())
+                self._count([file.append(frame) for file in self._files])
+            self._count([file.finish() for file in self._files])
         except OSError as error:  # the disk is full
             self._stream.pause()
-            with contextlib.suppress(OSError):
-                self._file.cut()
+            for file in self._files:
+                with contextlib.suppress(OSError):
+                    file.cut()
             self.error = error
         except PacelineError as error:
             self.error = error
             with contextlib.suppress(OSError, PacelineError):
-                self._count(self._file.finish())
+                self._count([file.finish() for file in self._files])
         except Exception as error:
             self.error = error
             raise
@@ -196,14 +231,19 @@ class Tee:
                 self.ended = True
                 self._change.notify_all()
 
-    def _count(self, written: int) -> None:
+    def _count(self, written: list[int]) -> None:
+        """Count the frames that were written to the file of all frames."""
         with self._change:
-            self.n_written += written
+            self.n_written += written[0]
             self._change.notify_all()
 
 
 class GrowingFile:
-    """Trajectory file to which frames are appended while others read it."""
+    """Trajectory file to which frames are appended while others read it.
+
+    With `kept`, it gets only some atoms or some frames. With `quiet`, it issues no warnings, for
+    example because those of another file of the same stream suffice.
+    """
 
     def __init__(
         self,
@@ -212,6 +252,8 @@ class GrowingFile:
         *,
         overwrite: bool = False,
         dt: float | None = None,
+        kept: KeptFrames | None = None,
+        quiet: bool = False,
     ):
         ending = Path(path).suffix.lower()
         if ending not in _GROWING:
@@ -220,7 +262,8 @@ class GrowingFile:
                 "files of other formats cannot be read while they grow; convert the file later"
             )
         self._format = _GROWING[ending]
-        self._path, self._stream, self._dt = path, stream, dt
+        self._path, self._stream, self._dt, self._quiet = path, stream, dt, quiet
+        self._atoms, self._step = (None, 1) if kept is None else (kept.atoms, kept.step)
         sent = stream.session.fields
         self._fields = [field for field in sent if field_bits([field]) & self._format.writes]
         if not self._fields or ("positions" not in sent and not self._format.mixed_fields):
@@ -229,7 +272,7 @@ class GrowingFile:
                 f"{', '.join(sent) or 'no fields'}: enable positions in the input of the engine"
             )
         if left_out := [field for field in sent if field not in self._fields]:
-            warn(
+            self._warn(
                 f"{path}: {self._format.name} cannot store {' and '.join(left_out)}: they are left "
                 "out; TRR and NetCDF store them"
             )
@@ -247,6 +290,8 @@ class GrowingFile:
 
     def append(self, frame: StreamFrame) -> int:
         """Append a frame; return the number of frames that readers see in addition."""
+        if frame.number % self._step:
+            return 0
         if not self._times:
             self._begin(frame)
         moment, step = self._moment(frame)
@@ -286,7 +331,7 @@ class GrowingFile:
 
     def _begin(self, frame: StreamFrame) -> None:
         """Create the encoder for frames like this one."""
-        n_atoms = self._stream.n_atoms
+        n_atoms = self._stream.n_atoms if self._atoms is None else len(self._atoms)
         assert n_atoms is not None, "a frame has come"
         self._target = FrameFile(self._path, self._format.name, n_atoms, overwrite=True)
         facts = FramesToWrite(
@@ -307,7 +352,7 @@ class GrowingFile:
         if frame.time is not None and self._dt is None:
             return frame.time, step
         if self._dt is None and frame.number == 0:
-            warn(
+            self._warn(
                 f"{self._stream.address}: the engine sends no times: frames are taken to be 1 ps "
                 "apart; dt= (--dt) states the time between frames"
             )
@@ -338,7 +383,7 @@ class GrowingFile:
             "forces": frame.forces,
         }[field]
         assert values is not None, field
-        return values[np.newaxis]
+        return (values if self._atoms is None else values[self._atoms])[np.newaxis]
 
     def _encode(self, block: Block) -> bytes:
         encoded = self._encoder.compute_block(block, self._n)
@@ -357,6 +402,10 @@ class GrowingFile:
             self._put(head, 0)
         self._n, self._size = self._n + n, self._size + len(data)
 
+    def _warn(self, text: str) -> None:
+        if not self._quiet:
+            warn(text)
+
     def _put(self, data: bytes, offset: int) -> None:
         left = memoryview(data)
         while left:
@@ -371,7 +420,7 @@ class GrowingFile:
         ):
             return
         self._uneven = True
-        warn(
+        self._warn(
             f"{self._path}: a DCD file stores one time between frames, {second - first:g} ps, but "
             f"frames are {moment - self._latest:g} ps apart from {self._latest:g} ps on; XTC, TRR "
             "and NetCDF store the time of each frame"
