@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 import warnings
 from dataclasses import replace
 from email.utils import formatdate
@@ -1004,7 +1005,7 @@ def test_a_bad_object_of_many_is_named(store):
 
 
 def test_google_addresses(store, monkeypatch):
-    """Its XML interface is that of S3; the emulators of Google's lack it."""
+    """Its XML interface is that of S3."""
     monkeypatch.setenv("GOOGLE_BASE_URL", store.address)
     for k in range(2):
         store.files[f"/{store.bucket}/run{k}.xtc"] = Path(XTC).read_bytes()
@@ -1015,6 +1016,52 @@ def test_google_addresses(store, monkeypatch):
         assert paceline.open(f"gs://{store.bucket}/run*.xtc").n_frames == 20
     with pytest.raises(FileNotFoundError, match=r"gs://.*none\.xtc: .* there is no such object"):
         paceline.open(f"gs://{store.bucket}/none.xtc")
+
+
+def unused_port():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        return unused.getsockname()[1]
+
+
+@pytest.fixture
+def google(store, tmp_path, monkeypatch):
+    """Serve a bucket by fake-gcs-server, an emulator of Google's storage; return its address."""
+    folder, port = tmp_path / "data" / "bucket", unused_port()
+    folder.mkdir(parents=True)
+    for name in ("md.xtc", "run1.xtc", "run2.xtc"):
+        shutil.copy(XTC, folder / name)
+    command = ["fake-gcs-server", "-backend", "memory", "-data", folder.parent, "-scheme", "http"]
+    command += ["-host", "127.0.0.1", "-port", str(port), "-public-host", f"127.0.0.1:{port}"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, **pipes) as server:
+        try:
+            while "server started" not in (line := server.stdout.readline()):
+                assert line, "fake-gcs-server did not start"
+            monkeypatch.setenv("GOOGLE_BASE_URL", f"http://127.0.0.1:{port}")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.kill()
+
+
+@needs_program("fake-gcs-server")
+def test_an_emulator_of_google_s_storage(google, monkeypatch, tmp_path):
+    with paceline.open(XTC) as local:
+        wanted = local.positions()
+    assert np.array_equal(positions_of("gs://bucket/md.xtc"), wanted)
+    with pytest.warns(PacelineWarning, match="frames are repeated"):
+        assert paceline.open("gs://bucket/run*.xtc").n_frames == 20
+    for name in ("gs://bucket/none.xtc", "gs://nowhere/md.xtc"):
+        with pytest.raises(FileNotFoundError, match=f"{name}: .* there is no such object"):
+            paceline.open(name)
+    rmsd = RMSD(paceline.Universe(GRO, "gs://bucket/run1.xtc"), select="name CA").run(n_workers=2)
+    alone = RMSD(paceline.Universe(GRO, XTC), select="name CA").run()
+    assert np.array_equal(rmsd.results.rmsd, alone.results.rmsd)
+    before = paceline.open("gs://bucket/md.xtc")
+    address = f"{google}/upload/storage/v1/b/bucket/o?uploadType=media&name=md.xtc"
+    with urllib.request.urlopen(address, data=Path(TRR).read_bytes()) as answer:
+        assert answer.status == 200
+    with pytest.raises(FileChangedError, match=r"gs://bucket/md\.xtc: the file changed"):
+        before.positions()
 
 
 #: Account and key of Azurite, an emulator of Azure's storage by its vendor (npm).
@@ -1040,8 +1087,7 @@ def put_to_azure(port, path, body=b"", query="", **headers):
 @pytest.fixture
 def azure(tmp_path, monkeypatch):
     """Serve a container, named bucket, by Azurite."""
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
+    port = unused_port()
     command = ["azurite-blob", "--inMemoryPersistence", "--skipApiVersionCheck", "--silent"]
     command += ["--disableTelemetry", "--blobPort", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as server:
@@ -1078,6 +1124,36 @@ def test_azure_addresses(azure, run, tmp_path):
     assert np.array_equal(rmsd.results.rmsd, alone.results.rmsd)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(KEY.encode() in path.read_bytes() for path in files)
+
+
+@pytest.mark.parametrize(
+    ("profile", "key"),
+    [
+        (
+            "[default]\nsso_session = lab\nsso_account_id = 123\nregion = eu-north-1\n",
+            "sso_session",
+        ),
+        ("[profile old]\nsso_start_url = https://lab.awsapps.com/start\n", "sso_start_url"),
+        ("[profile old]\nrole_arn = arn:aws:iam::123:role/reader\n", "role_arn"),
+        ("[profile old]\ncredential_process = /bin/keys\n", "credential_process"),
+    ],
+)
+def test_profiles_that_need_a_login_say_what_to_do(profile, key, store, tmp_path, monkeypatch):
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "config").write_text(f"{profile}[sso-session lab]\nsso_region = eu\n")
+    if "old" in profile:
+        monkeypatch.setenv("AWS_PROFILE", "old")
+    with pytest.raises(UnsupportedError, match=f"gets its keys by {key}.*") as caught:
+        paceline.open(f"s3://{store.bucket}/md.xtc")
+    assert 'eval "$(aws configure export-credentials --format env)"' in str(caught.value)
+    # The keys that this command exports are used instead of the profile.
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "anna")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
+    assert paceline.open(f"s3://{store.bucket}/md.xtc").n_frames == 10
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("PACELINE_ANONYMOUS", "1")
+    assert paceline.open(f"s3://{store.bucket}/md.xtc").n_frames == 10
 
 
 @pytest.mark.parametrize(
