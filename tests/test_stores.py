@@ -814,12 +814,12 @@ def test_advice_knows_the_store(store, at, quick_advice):
     prices = Prices(per_gb=0.09, per_1000_requests=0.0004)
     atoms = paceline.Universe(GRO, address).atoms
     advice = paceline.advise(RMSD(atoms), prices=prices)
-    assert advice.store.latency >= 0.05
+    assert advice.store.slowest >= advice.store.latency >= 0.05
     assert advice.store.one > 0 < advice.store.several
     assert 0 < advice.store.n_requests <= len(store.requests)
-    # All bytes must come, after one latency at least.
+    # All bytes must come, after one latency at least; another one passes for the last check.
     rate = min(advice.store.several, advice.store.rate)
-    assert advice.t_total(1) >= 0.05 + 0.9 * advice.n_bytes / rate
+    assert advice.t_total(1) >= 0.1 + 0.9 * advice.n_bytes / rate
     assert advice.n_bytes == pytest.approx(os.path.getsize(XTC), rel=0.01)
     assert advice.price == prices.of(advice.n_bytes, advice.n_requests)
     text = str(advice)

@@ -76,6 +76,15 @@ impl Runs {
         self.0.insert(start, end);
         start..end
     }
+
+    /// Remove the run that contains a whole range, if there is one.
+    fn forget(&mut self, range: &Range<u64>) {
+        if let Some((&first, &last)) = self.0.range(..=range.start).next_back()
+            && last >= range.end
+        {
+            self.0.remove(&first);
+        }
+    }
 }
 
 struct Piece {
@@ -240,7 +249,7 @@ impl Object {
             return;
         }
         let mut pieces = self.lock();
-        let run = pieces.announced.add(range.clone());
+        let run = pieces.add_announced(range.clone());
         self.request(&mut pieces, range.clone(), false);
         let (len, own) = (run.end - run.start, range.end - range.start);
         // Blocks of a run differ in size. Long ranges are those of a reader that announces enough.
@@ -457,6 +466,15 @@ impl Pieces {
     fn holding(&mut self, at: u64) -> Option<(u64, &mut Piece)> {
         let (&start, piece) = self.by_start.range_mut(..=at).next_back()?;
         (piece.end > at).then_some((start, piece))
+    }
+
+    /// Add a range to those that were announced, and return the run that contains it.
+    fn add_announced(&mut self, range: Range<u64>) -> Range<u64> {
+        // Bytes that were announced and dropped again are those of a further pass over the object.
+        if !self.missing(range.clone()).is_empty() {
+            self.announced.forget(&range);
+        }
+        self.announced.add(range)
     }
 
     /// Return the parts of a range that are not in any piece.
@@ -709,6 +727,23 @@ mod tests {
         assert_eq!(runs.add(10..20), 0..30);
         assert_eq!(runs.add(5..8), 0..30);
         assert_eq!(runs.add(25..60), 0..60);
+    }
+
+    #[test]
+    fn a_further_pass_begins_a_run() {
+        let mut pieces = Pieces::default();
+        for start in [0, 10, 20] {
+            assert_eq!(pieces.add_announced(start..start + 10), 0..start + 10);
+            let piece = Piece::of(start + 10, Content::Here(Bytes::new()));
+            pieces.by_start.insert(start, piece);
+        }
+        // Readers announce a range several times. These bytes are there.
+        assert_eq!(pieces.add_announced(10..20), 0..30);
+        pieces.by_start.clear();
+        assert_eq!(pieces.add_announced(0..10), 0..10);
+        assert_eq!(pieces.add_announced(10..20), 0..20);
+        // Blocks of a reader with a halo overlap.
+        assert_eq!(pieces.add_announced(18..28), 0..28);
     }
 
     #[test]

@@ -119,7 +119,9 @@ class StoreSpeed:
     Attributes
     ----------
     latency : float
-        Time until the response to a request begins, s.
+        Minimum time until the response to a request begins, s.
+    slowest : float
+        The same for the slowest of several requests at a time, estimated from the mean, s.
     one : float
         Bytes per second of one connection.
     several : float
@@ -131,6 +133,7 @@ class StoreSpeed:
     """
 
     latency: float
+    slowest: float
     one: float
     several: float
     request_bytes: float
@@ -139,8 +142,11 @@ class StoreSpeed:
 
     @property
     def rate(self) -> float:
-        """Bytes per second of a run, whose requests may be shorter than those measured here."""
-        each = self.latency + self.request_bytes / self.one
+        """Bytes per second of a run, whose requests may be shorter than those measured here.
+
+        Frames are read in their order, so that further requests wait for the slowest response.
+        """
+        each = self.slowest + self.request_bytes / self.one
         return min(self.several, IN_FLIGHT * self.request_bytes / each)
 
 
@@ -212,7 +218,8 @@ class Forecast:
         block = min(self.block_frames(n_workers), self.n_frames / n_workers)
         # Workers wait for their first blocks, or the store for their last ones.
         arriving = n_workers * block * cost.bytes / self.store.rate
-        return self.store.latency + min(arriving, block * cost.seconds)
+        # After the last block, one more request checks that the object was not replaced.
+        return 2 * self.store.latency + min(arriving, block * cost.seconds)
 
     def t_total(self, n_workers: int) -> float:
         """Return the time of the run on the present file, s.
