@@ -112,7 +112,8 @@ def run(
 
     If the trajectory is a stream of a running simulation (imd://), the run lasts until the
     simulation, or Ctrl-C, ends the stream. It computes results while frames come, as
-    `paceline.live` does, which yields them meanwhile; the Universe then has the frames of the file.
+    `paceline.live` does, which yields them meanwhile. It shows no progress. The Universe then has
+    the frames of the file.
 
     Parameters
     ----------
