@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 from threading import Thread
 
+import MDAnalysis
 import numpy as np
 import pytest
 from helpers.waiting import PATIENCE
 
 import paceline
+from paceline.analysis.distances import AtomicDistances
+from paceline.analysis.rms import RMSF
 from paceline.trajectory.imd import ImdStream
 from paceline.trajectory.relay import StreamRelay
 from paceline.trajectory.tee import Tee
@@ -194,3 +197,29 @@ def test_several_programs_follow_lammps(tmp_path):
                 assert (tee.error, tee.n_written) == (None, 20)
         assert engine.ended()[0] == 0
     assert (tmp_path / "0.trr").read_bytes() == (tmp_path / "1.trr").read_bytes()
+
+
+@pytest.mark.parametrize("version", ["version 2", "version 3"])
+def test_a_run_over_lammps_has_the_numbers_of_its_file(version, tmp_path):
+    """A Universe of the structure and the engine, and one call that lasts until LAMMPS ends."""
+    tee, some = tmp_path / "run.nc", tmp_path / "some.nc"
+    data = tmp_path / "sys.gro"
+    MDAnalysis.Universe.empty(N, trajectory=True).atoms.write(data)
+    for path, kept in ((tee, {}), (some, {"tee_atoms": range(0, N, 2), "tee_step": 2})):
+        with Engine(tmp_path, 100, version) as engine:
+            waits = {"wait": PATIENCE, "timeout": PATIENCE, "dt": 0.02}
+            universe = paceline.Universe(data, engine.address, units="real", tee=path, **waits)
+            distances, rmsf = paceline.run(
+                [AtomicDistances(universe.atoms[:8], universe.atoms[8:16]), RMSF(universe.atoms)],
+                **kept,
+            )
+            assert engine.ended()[0] == 0
+        file = paceline.Universe(data, tee)
+        wanted = paceline.run(
+            [AtomicDistances(file.atoms[:8], file.atoms[8:16]), RMSF(file.atoms)], n_workers=1
+        )
+        assert np.array_equal(distances.results.distances, wanted[0].results.distances)
+        assert np.array_equal(rmsf.results.rmsf, wanted[1].results.rmsf)
+        assert len(distances.results.distances) == 10
+    with paceline.open(tee) as whole, paceline.open(some) as part:
+        assert np.array_equal(part.positions(), whole.positions()[::2, ::2])
