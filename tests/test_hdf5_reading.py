@@ -771,3 +771,25 @@ def test_relative_paths_are_of_the_folder_of_now(tmp_path, monkeypatch):
         (tmp_path / name / f"{name}.h5").write_bytes(b"data")
         monkeypatch.chdir(tmp_path / name)
         assert run_in_sandbox(os.path.getsize, f"{name}.h5") == 4
+
+
+@pytest.mark.parametrize("changes", [0, 2, 99])
+def test_a_file_to_which_a_frame_is_written_is_opened_again(changes, tmp_path, monkeypatch):
+    """A program may write between two reads of HDF5, so that they contradict each other."""
+    path, tries = write_simple(tmp_path / "growing.h5md", **HELD._asdict()), []
+
+    def meets_a_writer(function, path, **options):
+        tries.append(os.stat(path).st_mtime_ns)
+        if len(tries) <= max(1, changes):
+            if changes:
+                os.utime(path, ns=(0, len(tries)))
+            raise DamagedFileError(f"{path}: another number of steps")
+        return run_in_sandbox(function, path, **options)
+
+    monkeypatch.setattr(trajectory, "run_in_sandbox", meets_a_writer)
+    if changes == 2:
+        assert paceline.open(path).n_frames == 23
+    else:
+        with pytest.raises(DamagedFileError, match="another number of steps"):
+            paceline.open(path)
+    assert len(tries) == {0: 1, 2: 3, 99: trajectory._TRIES}[changes]

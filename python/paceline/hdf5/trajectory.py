@@ -14,7 +14,13 @@ from paceline._util.files import is_address, is_confined
 from paceline.block import FIELDS, field_bits
 from paceline.contract.cache import Cache
 from paceline.contract.source import FileReader, Requests, TrajectoryFile
-from paceline.errors import MissingDataError, PacelineError, UnsupportedError
+from paceline.errors import (
+    DamagedFileError,
+    FileChangedError,
+    MissingDataError,
+    PacelineError,
+    UnsupportedError,
+)
 from paceline.hdf5.chunk_index import (
     ABSENT,
     BlockIndex,
@@ -41,6 +47,8 @@ _SUPERBLOCK = 64
 TRUNCATED = "the file was cut"
 #: Prefix of the note on a file that has lost or gained bytes.
 CONTRADICTS = "the size of the file contradicts its header"
+#: Number of times that a file is opened that changes meanwhile.
+_TRIES = 10
 #: Upper limit of valid times, ps.
 _TIME_MAX = 1e15
 #: Upper limit of valid cell edges, Å.
@@ -174,6 +182,15 @@ class Hdf5FileSpec(FileDatasets):
         return ChunkReader(self, atoms, fields, cache)
 
 
+def _state_of(path: str) -> tuple[int, int] | None:
+    """Return size and time of the last change of a file; None if it cannot be read."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
 def _without_frames(element: Element | None) -> Element | None:
     return None if element is None else element.without_frames()
 
@@ -225,7 +242,7 @@ class Hdf5File:
         Local files are indexed anew: changes of their metadata may keep the samples of their bytes.
         """
         if not is_address(path):
-            return run_in_sandbox(cls._open, path, options=options)
+            return cls._open_local(path, options)
         samples = _core.samples_of(path)
         saved = SavedChunkIndex.of(cache_folder, path, samples, options)
         index = None if saved is None or refresh or options.driver == "mpio" else saved.load()
@@ -237,6 +254,18 @@ class Hdf5File:
         if saved is not None and file.driver is None:
             saved.save(file.chunk_index)
         return file
+
+    @classmethod
+    def _open_local(cls, path: str, options: Hdf5Options) -> "Hdf5File":
+        """Index a local file, again if it looks damaged because a program was writing a frame."""
+        for is_last in (*(_TRIES - 1) * [False], True):
+            before = _state_of(path)
+            try:
+                return run_in_sandbox(cls._open, path, options=options)
+            except (DamagedFileError, FileChangedError):
+                if is_last or _state_of(path) == before:
+                    raise
+        raise AssertionError("the last try returns or raises")
 
     @classmethod
     def _open(cls, path: str, *, options: Hdf5Options, samples: bytes | None = None) -> "Hdf5File":
