@@ -21,8 +21,10 @@ from paceline.analysis.blocks import block_products, jackknife_interval
 from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
 from paceline.analysis.diffusion import mean_and_interval
 from paceline.analysis.free_energy import free_energy_surface
+from paceline.analysis.function_errors import errors_of_states
 from paceline.analysis.groups import presence_correlation
 from paceline.analysis.msd import EinsteinMSD, _slopes
+from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSF
 from paceline.analysis.series_parts import running_integral
@@ -203,6 +205,9 @@ class Presence:
         """Return no facts."""
         return {}
 
+    def remark(self, about: str, message: str | None) -> None:
+        """Ignore a remark."""
+
 
 def presence_coverage(
     repeats: int,
@@ -301,6 +306,64 @@ def surface_coverage(repeats: int, n_changes: int, n: int = 2000, seed: int = 8)
     return float(np.mean(held))
 
 
+def variance_coverage(
+    repeats: int, n_times: int, component: int, time: float = 10.0, seed: int = 10
+) -> float:
+    """Return the fraction of intervals that contain the variance along a principal component.
+
+    Five atoms move along orthogonal directions with a correlation time in frames. The variance
+    along each direction is half of that along the one before.
+    """
+    rng, variances, held = np.random.default_rng(seed), 16.0 / 2.0 ** np.arange(15), []
+    directions = np.linalg.qr(rng.standard_normal((15, 15)))[0]
+    for _ in range(repeats):
+        moves = autoregressive(rng, time, int(n_times * time), 15).T * np.sqrt(variances)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            atoms = in_memory((moves @ directions).reshape(len(moves), 5, 3))
+            found = PCA(atoms, errors=True).run(backend="serial").results
+        off = abs(found.variance[component] - variances[component])
+        held.append(off <= found.variance_interval[component])
+    return float(np.mean(held))
+
+
+#: Populations of the states of a Markov chain.
+POPULATIONS = (0.5, 0.3, 0.15, 0.05)
+
+
+def markov_chain(
+    rng: np.random.Generator, repeats: int, n_changes: float, n: int = 2000
+) -> np.ndarray:
+    """Create series of states with `POPULATIONS` and so many changes on average.
+
+    In each frame, a new state is drawn by its population with a constant probability.
+    """
+    moves = rng.random((repeats, n)) < n_changes / n / (1 - np.square(POPULATIONS).sum())
+    moves[:, 0] = True
+    last = np.maximum.accumulate(np.where(moves, np.arange(n), 0), axis=1)
+    drawn = rng.choice(len(POPULATIONS), (repeats, n), p=POPULATIONS)
+    return np.take_along_axis(drawn, last, axis=1)
+
+
+def population_coverage(
+    repeats: int, n_changes: int, state: int, *, symmetric: bool = False, seed: int = 9
+) -> float:
+    """Return the fraction of intervals that contain the population of a state of a Markov chain.
+
+    Series that are in the state in all frames or in none have no interval, and are not counted. For
+    comparison, `symmetric` takes intervals that extend equally far below and above the fraction.
+    """
+    rng, right, held = np.random.default_rng(seed), POPULATIONS[state], []
+    for states in markov_chain(rng, repeats, n_changes):
+        fractions, found = errors_of_states(Presence(len(states)), states, len(POPULATIONS))
+        low, high = found.limits(fractions)[state]
+        if symmetric:
+            half = found.interval[state]
+            low, high = fractions[state] - half, fractions[state] + half
+        held += [low <= right <= high] if not np.isnan(low) else []
+    return float(np.mean(held))
+
+
 #: Function that measures each case.
 SERIES = {
     **{
@@ -372,6 +435,21 @@ CASES: dict[str, Callable[[], float]] = {
     **{
         f"free energy of two states, {n} changes": partial(surface_coverage, 1000, n)
         for n in (10, 30, 100, 300)
+    },
+    **{
+        f"population of {POPULATIONS[state]:.0%}, {n} changes{end}": partial(
+            population_coverage, 2000, n, state, symmetric=symmetric
+        )
+        for symmetric, end in ((False, ""), (True, ", symmetric interval"))
+        for state in range(len(POPULATIONS))
+        for n in (10, 30, 100, 300)
+    },
+    **{
+        f"variance along component {k + 1}, run of {n} correlation times": partial(
+            variance_coverage, 500, n, k
+        )
+        for k in (0, 2)
+        for n in (10, 20, 50, 100, 500)
     },
     **{
         f"g(r) of an ideal gas, run of {n} mean stays": partial(rdf_coverage, 100, n)

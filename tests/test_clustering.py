@@ -13,13 +13,17 @@ from scipy.spatial.distance import squareform
 from scipy.spatial.transform import Rotation
 
 import paceline
+from benchmarks.coverage import POPULATIONS, Presence, markov_chain
 from paceline import checkpoint
 from paceline.analysis.clustering import Clustering, Pairs, k_medoids
 from paceline.analysis.diffusionmap import DistanceMatrix
+from paceline.analysis.function_errors import errors_of_states
+from paceline.analysis.results import Results
+from paceline.analysis.saved_tables import read_saved
 from paceline.analysis.structures import write_structures
 from paceline.engine import parts
 from paceline.engine.worker import Worker
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import PacelineWarning, SelectionError, UnsupportedError
 
 CROSS = np.vstack([np.eye(3), -np.eye(3)])
 
@@ -385,6 +389,42 @@ def test_table_of_sizes(damaged):
     times = [one.atoms.universe.trajectory[frame].time for frame in centers]
     np.testing.assert_allclose(table.columns["center (ps)"], times)
     assert table.columns["cluster"].tolist() == [str(k) for k in range(len(centers))]
+
+
+def test_populations_have_the_intervals_of_states(on_a_line, tmp_path):
+    """Check populations of three known states; each frame deviates from its state."""
+    rng = np.random.default_rng(2)
+    states = markov_chain(rng, 1, 60, n=300)[0]
+    assert len(np.unique(states)) == 4
+    universe = on_a_line(4 + 3 * states + 0.3 * rng.random(300))
+    plain = Clustering(universe, cutoff=1.0).run()
+    assert "populations" not in plain.results
+    one = Clustering(universe, cutoff=1.0, errors=True).run()
+    np.testing.assert_array_equal(one.results.labels, plain.results.labels)
+    order = np.argsort(-np.bincount(states), kind="stable")
+    assert (order[one.results.labels] == states).all()
+    np.testing.assert_allclose(one.results.populations, one.results.sizes / 300)
+    low, high = one.results.population_intervals.T
+    wanted, errors = errors_of_states(Presence(300), states, 4)
+    np.testing.assert_allclose(np.stack([low, high], 1), errors.limits(wanted)[order])
+    assert ((low < np.array(POPULATIONS)[order]) & (np.array(POPULATIONS)[order] < high)).all()
+    table = one.further_tables()["sizes"]
+    np.testing.assert_array_equal(table.columns["fraction of frames, 95 % from"], low)
+    np.testing.assert_array_equal(table.columns["fraction of frames, 95 % to"], high)
+    assert "jackknife of 100 parts" in one.results.provenance["intervals"]
+    sizes = Results(table=table, provenance={})
+    (bars,) = sizes.plot().containers[1:]
+    assert bars.has_xerr
+    sizes.save(tmp_path / "sizes.csv")
+    again = read_saved(tmp_path / "sizes.csv").table().limits_of("fraction of frames")
+    np.testing.assert_allclose(again, [low, high])
+
+
+def test_a_single_cluster_has_no_interval(on_a_line):
+    with pytest.warns(PacelineWarning):
+        one = Clustering(on_a_line([4.0, 4.1, 4.2]), cutoff=9.0, errors=True).run()
+    assert one.results.populations.tolist() == [1.0]
+    assert np.isnan(one.results.population_intervals).all()
 
 
 def test_large_ones_are_in_a_file(ca, monkeypatch):

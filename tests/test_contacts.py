@@ -15,6 +15,8 @@ from MDAnalysisTests.datafiles import TPR, XTC
 import paceline
 from paceline.analysis import contacts as our_contacts
 from paceline.analysis.contacts import SCHEMES, ContactMap, Contacts, q1q2
+from paceline.analysis.function_errors import errors_of_series
+from paceline.analysis.uncertainty import limits_of_fractions
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 
 ACIDIC = "resname ASP GLU and name OE* OD*"
@@ -338,6 +340,31 @@ def test_maps_of_alpha_carbons_are_mdanalysis_s_contact_matrices(universe, their
     assert len(table) == 214 * 213 // 2
     colours = found.plot().collections[0].get_array()
     np.testing.assert_array_equal(colours, found.frequencies.T)
+
+
+def test_maps_have_intervals_of_each_pair(universe):
+    atoms = universe.select_atoms("resid 1-60")
+    plain = ContactMap(atoms, 7.0, scheme="ca").run().results
+    one = ContactMap(atoms, 7.0, scheme="ca", errors=True).run(block_frames=16, backend="threads")
+    found = one.results
+    np.testing.assert_array_equal(found.counts, plain.counts)
+    limits, fractions = found.frequency_intervals, found.frequencies
+    np.testing.assert_array_equal(limits, limits.transpose(1, 0, 2))
+    changes = (fractions > 0) & (fractions < 1)
+    np.testing.assert_array_equal(np.isnan(limits[..., 0]), ~changes)
+    # Parts of one frame: the interval is that of the series of 1 and 0.
+    first, second = np.argwhere(np.triu(changes))[0]
+    pair = atoms.select_atoms("name CA")[[first, second]]
+    there = np.array(
+        [np.linalg.norm(np.diff(pair.positions, axis=0)) for _ in pair.universe.trajectory]
+    )
+    n_parts = int(re.search(r"of (\d+) parts", found.provenance["intervals"])[1])
+    parts = np.stack([some.mean() for some in np.array_split(there <= 7.0, n_parts)])
+    wanted = limits_of_fractions(parts.mean(), errors_of_series(parts[:, None])[0][0])
+    np.testing.assert_allclose(limits[first, second], wanted, rtol=0.05)
+    table = found.to_dataframe()
+    assert list(table)[2:] == ["frequency", "frequency, 95 % from", "frequency, 95 % to"]
+    assert "frequency_intervals" not in plain
 
 
 def test_frames_that_were_left_out_do_not_count(damaged):

@@ -157,6 +157,33 @@ def test_tables_and_figures(universe, tmp_path):
     pyplot.close(DSSP(universe).run(stop=1, backend="serial").results.plot().figure)
 
 
+@pytest.mark.parametrize("variant", [None, "dssp4"])
+def test_fractions_of_residues_have_intervals(variant, universe, damaged):
+    plain = DSSP(universe, variant=variant).run().results
+    found = DSSP(universe, variant=variant, errors=True).run().results
+    assert "fractions" not in plain
+    np.testing.assert_array_equal(found.dssp, plain.dssp)
+    letters = dssp.LETTERS if variant is None else dssp.DSSP_LETTERS
+    wanted = np.stack([(found.dssp == letter).mean(axis=0) for letter in letters], axis=1)
+    np.testing.assert_allclose(found.fractions, wanted)
+    limits = found.fraction_intervals
+    assert limits.shape == (*wanted.shape, 2)
+    changes = (wanted > 0) & (wanted < 1)
+    np.testing.assert_array_equal(np.isnan(limits[..., 0]), ~changes)
+    assert (limits[changes][:, 0] < wanted[changes]).all()
+    assert (limits[changes][:, 1] > wanted[changes]).all()
+    helix = "helix (fraction of frames)" if variant is None else "α helix (fraction of frames)"
+    profile = found.table.profile
+    np.testing.assert_array_equal(np.stack(profile.limits_of(helix), 1), limits[:, 1])
+    np.testing.assert_array_equal(profile.columns[helix], wanted[:, 1])
+    # Frames that were left out do not count.
+    system, frames = damaged
+    some = DSSP(paceline.Universe(*system), variant=variant, errors=True).run(on_error="skip")
+    kept = np.setdiff1d(np.arange(98), frames)
+    of_kept = np.stack([(some.results.dssp[kept] == one).mean(axis=0) for one in letters], axis=1)
+    np.testing.assert_allclose(some.results.fractions, of_kept)
+
+
 def test_scripts_of_mdanalysis_run_natively(adk):
     from MDAnalysis.analysis.dssp import DSSP as Theirs
 

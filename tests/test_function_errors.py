@@ -2,19 +2,31 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
+from scipy.stats import binomtest
 
 import paceline
-from benchmarks.coverage import autoregressive, in_memory, rdf_coverage, rmsf_coverage
+from benchmarks.coverage import (
+    Presence,
+    autoregressive,
+    in_memory,
+    markov_chain,
+    population_coverage,
+    rdf_coverage,
+    rmsf_coverage,
+)
 from paceline.analysis.function_errors import (
     FunctionErrors,
     InParts,
     errors_of_function,
     errors_of_series,
+    errors_of_states,
+    halves_of,
     in_parts,
 )
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSF
-from paceline.analysis.uncertainty import mean_of_series
+from paceline.analysis.uncertainty import limits_of_fractions, mean_of_series
 from paceline.contract.kinds import Reduction
 from paceline.engine.reduce import tree_reduce
 from paceline.errors import PacelineWarning, UnsupportedError
@@ -197,3 +209,77 @@ def test_intervals_contain_what_is_known():
     assert 0.93 <= rmsf_coverage(300, 100) <= 0.995
     assert rmsf_coverage(300, 20) > rmsf_coverage(300, 20, bootstrap=True) + 0.08
     assert 0.93 <= rdf_coverage(5, 50) <= 1
+
+
+@pytest.mark.parametrize(("count", "n"), [(1, 20), (7, 20), (30, 90), (500, 1000), (999, 1000)])
+def test_limits_of_fractions_are_scipy_s_score_interval(count, n):
+    fraction = count / n
+    # With independent values, the half width of the mean is z standard errors.
+    half = ndtri(0.975) * np.sqrt(fraction * (1 - fraction) / n)
+    wanted = binomtest(count, n).proportion_ci(0.95, "wilson")
+    found = limits_of_fractions(np.array([fraction]), np.array([half]))[0]
+    np.testing.assert_allclose(found, [wanted.low, wanted.high], rtol=1e-10)
+
+
+def test_limits_of_fractions_are_within_0_and_1_and_unknown_at_0_and_1():
+    fractions = np.array([[0.0, 1.0, 0.3], [0.01, 0.99, 0.5]])
+    limits = limits_of_fractions(fractions, np.array([[1e-3, 1e-3, np.nan], [5.0, 5.0, 1e9]]))
+    assert limits.shape == (2, 3, 2)
+    assert np.isnan(limits[0]).all()
+    assert (limits[1, :, 0] >= 0).all()
+    assert (limits[1, :, 0] < fractions[1]).all()
+    assert (limits[1, :, 1] > fractions[1]).all()
+    assert (limits[1, :, 1] <= 1).all()
+
+
+def test_fractions_of_states_and_their_intervals():
+    states = markov_chain(np.random.default_rng(4), 3, 200)
+    states[0] = 2
+    left_out = np.insert(states, [5, 900], -1, axis=1)
+    analysis = Presence(left_out.shape[1])
+    fractions, found = errors_of_states(analysis, left_out.T, 4)
+    assert (fractions.shape, found.interval.shape) == ((3, 4), (3, 4))
+    assert fractions[0].tolist() == [0, 0, 1, 0]
+    assert np.isnan(found.interval[0]).all()
+    assert (found.n_parts, found.part_frames) == (125, 16)
+    for row, of_row, least in zip(
+        states[1:], found.interval[1:], found.least_independent[1:], strict=True
+    ):
+        for state in range(4):
+            there = row == state
+            wanted = mean_of_series(there, blocks=False)
+            # Parts of 16 frames have nearly the information of all frames.
+            np.testing.assert_allclose(of_row[state], wanted.interval, rtol=0.3)
+            assert least[state] <= np.count_nonzero(np.diff(there))
+    np.testing.assert_allclose(fractions[1], np.bincount(states[1], minlength=4) / 2000)
+    one, alone = errors_of_states(analysis, left_out[1], 4)
+    np.testing.assert_array_equal(one, fractions[1])
+    np.testing.assert_array_equal(alone.interval, found.interval[1])
+
+
+def test_a_state_that_was_entered_once_has_a_doubtful_population():
+    states = np.zeros(400, int)
+    states[100:110] = 1
+    _, found = errors_of_states(Presence(400), states, 2)
+    assert found.least_independent.tolist() == [2, 2]
+    assert "2 of 2 intervals may be too narrow" in found.remark("Clustering")
+
+
+def test_no_frames_have_no_fractions():
+    fractions, found = errors_of_states(Presence(3), np.full((3, 2), -1), 4)
+    assert fractions.shape == (2, 4)
+    assert np.isnan(fractions).all()
+    assert np.isnan(found.limits(fractions)).all()
+
+
+def test_halves_have_each_frame_once():
+    parts = [(10, np.array([10.0, k])) for k in range(7)]
+    first, second = halves_of(Sums(), parts)
+    assert (first.tolist(), second.tolist()) in (([30, 3], [40, 18]), ([40, 6], [30, 15]))
+    assert parts[0][1].tolist() == [10, 0]
+    assert [half.tolist() for half in halves_of(Sums(), parts[:1])] == [[10, 0]]
+
+
+def test_populations_hold_the_truth_as_often_as_they_should():
+    for state in (0, 3):
+        assert 0.93 < population_coverage(200, 100, state) < 1

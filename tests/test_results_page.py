@@ -173,8 +173,10 @@ def test_curves_of_replicas_are_overlaid(of_replicas):
         assert len(rows) == sum(value != "" for value in values)
     profile = rows_of(of_replicas / "rmsf-profile.csv")
     assert rmsf["data"][1] == [float(row["RMSF, mean of wild type (Å)"]) for row in profile]
-    assert rmsf["data"][2] == [float(row["RMSF, wild type, 95 % interval (Å)"]) for row in profile]
-    assert rmsf["curves"][0]["half"]
+    half = np.array([float(row["RMSF, wild type, 95 % interval (Å)"]) for row in profile])
+    np.testing.assert_allclose(rmsf["data"][2], rmsf["data"][1] - half, rtol=1e-12)
+    np.testing.assert_allclose(rmsf["data"][3], rmsf["data"][1] + half, rtol=1e-12)
+    assert rmsf["curves"][0]["band"]
     assert beside["curves"][0]["name"] == "mutant - wild type"
     assert gyration["y"] == "Rg (Å)"
 
@@ -266,12 +268,12 @@ def test_chains_are_curves_of_their_own():
 def test_gaps_of_a_curve_are_not_rows_of_another():
     first, second = np.arange(4.0), np.arange(0.0, 8.0, 2)
     values = np.array([1.0, np.nan, 3.0, 4.0])
-    curves = [Curve("a", first, values), Curve("b", second, values, 1, values)]
+    curves = [Curve("a", first, values), Curve("b", second, values, 1, (values, values))]
     found = json.loads(Chart("residue", "y", curves).json)
     assert found["data"] == [
         [0.0, 1.0, 2.0, 3.0, 4.0, 6.0],
         [1.0, None, 3.0, 4.0, "", ""],
-        *[[1.0, "", None, "", 3.0, 4.0]] * 2,
+        *[[1.0, "", None, "", 3.0, 4.0]] * 3,
     ]
 
 

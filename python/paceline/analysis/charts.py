@@ -53,9 +53,9 @@ def charts_of(table: Table, time_unit: str | None = None, *, is_live: bool = Fal
         if values.dtype.kind not in "iufb":
             return []
         values = values.astype(np.float64)
-        half = drawn.columns[drawn.bands[title]] if title in drawn.bands else None
+        band = drawn.limits_of(title)
         smooth = running_mean(values, len(x) // windows | 1) if smoothed else None
-        curve = Curve(name, x.astype(np.float64), values, number, half, smooth)
+        curve = Curve(name, x.astype(np.float64), values, number, band, smooth)
         curves += [curve] if drawn.is_series else _pieces(curve)
     chart = Chart(drawn.abscissa, drawn.y_label, _with_times(curves), points)
     return _valid_charts(chart, time_unit)
@@ -95,8 +95,8 @@ def charts_of_profile(profile: Profile) -> list[Chart]:
     x = np.insert(x.astype(np.float64), ends, np.nan)
 
     def curve(name: str, number: int, mean: np.ndarray, half: np.ndarray) -> list[Curve]:
-        values = (np.insert(one, ends, np.nan) for one in (mean, half))
-        return list(_pieces(Curve(name, x, next(values), number, next(values))))
+        values, low, high = np.insert([mean, mean - half, mean + half], ends, np.nan, axis=1)
+        return list(_pieces(Curve(name, x, values, number, (low, high))))
 
     found = []
     for title in list(profile.values)[:NAMED]:
@@ -126,8 +126,8 @@ def _pieces(curve: Curve) -> Iterator[Curve]:
     for k, rows in enumerate(runs, start=1):
         name = curve.name if len(runs) == 1 else f"{curve.name}, chain {k}"
         colour = curve.colour if len(runs) == 1 else curve.colour * len(runs) + k - 1
-        half = None if curve.half is None else curve.half[rows]
-        yield Curve(name, curve.x[rows], curve.values[rows], colour, half)
+        band = None if curve.band is None else (curve.band[0][rows], curve.band[1][rows])
+        yield Curve(name, curve.x[rows], curve.values[rows], colour, band)
 
 
 def _with_times(curves: Sequence[Curve]) -> list[Curve]:
@@ -137,7 +137,7 @@ def _with_times(curves: Sequence[Curve]) -> list[Curve]:
         known = np.flatnonzero(np.isfinite(one.x))
         if 0 < len(known) < len(one.x):
             x = np.interp(np.arange(len(one.x)), known, one.x[known])
-            one = Curve(one.name, x, one.values, one.colour, one.half, one.smooth)
+            one = Curve(one.name, x, one.values, one.colour, one.band, one.smooth)
         found.append(one)
     return found
 

@@ -12,6 +12,7 @@ import numpy as np
 from paceline._util.arguments import length, one_of, whole_number
 from paceline._util.choices import TRACE
 from paceline.analysis.base import AnalysisBase
+from paceline.analysis.function_errors import errors_of_states
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.results import Results
 from paceline.analysis.structures import write_structures
@@ -74,6 +75,8 @@ class Clustering(AnalysisBase):
     written : str, optional
         Selection of the atoms of `results.universe` from the whole system; by default the atoms of
         `select`. With another selection, the frames of the centers are read again.
+    errors : bool
+        Also compute 95 % intervals of the populations, from parts of the run.
 
     Attributes
     ----------
@@ -83,6 +86,11 @@ class Clustering(AnalysisBase):
         left out, and for frames with NaN positions.
     results.sizes : numpy.ndarray of int64, shape (n_clusters,)
         Number of frames in each cluster.
+    results.populations : numpy.ndarray of float64, shape (n_clusters,)
+        With `errors`: fraction of frames in each cluster.
+    results.population_intervals : numpy.ndarray of float64, shape (n_clusters, 2)
+        With `errors`: lower and upper limits of the 95 % intervals of `populations`, for these
+        clusters as they are. NaN for a single cluster. See `paceline.analysis.function_errors`.
     results.centers : numpy.ndarray of int64, shape (n_clusters,)
         Index in the run of the center, leader or medoid of each cluster.
     results.center_frames : numpy.ndarray of int64, shape (n_clusters,)
@@ -153,6 +161,7 @@ class Clustering(AnalysisBase):
                 flag="--select-2",
                 metavar="TEXT",
             ),
+            "errors",
         ),
         further={"sizes": "write the size of each cluster, and the frame of its center"},
         structures="write the atoms of --select-2 in the frame of each cluster's center",
@@ -172,6 +181,7 @@ class Clustering(AnalysisBase):
         n_clusters: int | None = None,
         weights: object = None,
         written: str | None = None,
+        errors: bool = False,
         verbose: bool = False,
     ):
         atoms = choose_atoms(universe, select, "select")
@@ -181,7 +191,7 @@ class Clustering(AnalysisBase):
         self._select_written = written
         super().__init__(atoms, verbose=verbose)
         _check_method(method, cutoff, n_clusters)
-        self.atoms, self._select = atoms, select
+        self.atoms, self._select, self.errors = atoms, select, errors
         self.method, self.cutoff, self.n_clusters = method, cutoff, None
         if n_clusters is not None:
             self.n_clusters = whole_number("n_clusters", n_clusters, 1)
@@ -234,9 +244,17 @@ class Clustering(AnalysisBase):
             self._check_number(int(known.sum()))
             labels, centers = k_medoids(Pairs(value.matrix, known), self.n_clusters or 1)
         labels, centers, sizes = _by_size(labels, centers)
+        method, arrays = {}, {}
+        if self.errors:
+            populations, found = errors_of_states(self, labels, len(sizes))
+            method = {"intervals": found.method}
+            arrays = {
+                "populations": populations,
+                "population_intervals": found.limits(populations),
+            }
         self.results = ClusterResults(
             table=_table(labels, self.frames, self.times),
-            provenance=self.record(),
+            provenance={**self.record(), **method},
             labels=labels,
             sizes=sizes,
             centers=centers,
@@ -244,6 +262,7 @@ class Clustering(AnalysisBase):
             universe=self._centers(rows, centers),
             frames=self.frames,
             times=self.times,
+            **arrays,
         )
 
     def _centers(self, rows: np.ndarray, centers: np.ndarray) -> object:
@@ -283,7 +302,12 @@ class Clustering(AnalysisBase):
         }
         names = [str(number) for number in range(len(results.sizes))]
         n_frames = int(results.sizes.sum())
-        return {"sizes": fractions_of_frames("cluster", names, columns, results.sizes, n_frames)}
+        intervals = results.population_intervals if self.errors else None
+        return {
+            "sizes": fractions_of_frames(
+                "cluster", names, columns, results.sizes, n_frames, intervals
+            )
+        }
 
     def _check_number(self, n_frames: int) -> None:
         if self.n_clusters is not None and self.n_clusters > n_frames:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -10,9 +10,10 @@ from paceline import _core
 from paceline._util.arguments import function_name, length, one_of, whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
+from paceline.analysis.function_errors import WithParts, errors_of_run, in_parts
 from paceline.analysis.kernels import CorePart, CoreRows, columns_of
 from paceline.analysis.results import Results
-from paceline.analysis.table import Image, Table, telling_columns
+from paceline.analysis.table import Image, Table, telling_columns, titles_of_limits
 from paceline.analysis.values_on_structure import spread_over_atoms
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.contract.atoms import Atoms, System, attribute_of, has_attribute
@@ -440,12 +441,17 @@ class ContactMap(AnalysisBase):
         Scheme that chooses the atoms of a residue, as in MDTraj.
     pbc : bool
         Use the nearest periodic images in the cell of each frame, if the frame has a cell.
+    errors : bool
+        Also compute 95 % intervals of the fractions, from parts of the run.
 
     Attributes
     ----------
     results.frequencies : numpy.ndarray of float64, shape (n_residues, n_residues)
         Fraction of frames in contact, 0 to 1; symmetric, with 1 on the diagonal. NaN if all
         frames were left out.
+    results.frequency_intervals : numpy.ndarray of float64, shape (n_residues, n_residues, 2)
+        With `errors`: lower and upper limits of the 95 % intervals of `frequencies`; NaN for pairs
+        in contact in all frames or in none. See `paceline.analysis.function_errors`.
     results.counts : numpy.ndarray of int64, shape (n_residues, n_residues)
         Number of frames in contact.
     results.n_frames : int
@@ -458,7 +464,8 @@ class ContactMap(AnalysisBase):
     SelectionError
         The group has fewer than two residues, or a residue has no atoms of the scheme.
     UnsupportedError
-        The group is an UpdatingAtomGroup.
+        The group is an UpdatingAtomGroup. In the run: intervals of so many residues need too much
+        memory.
     ValueError
         The scheme is unknown, or the cutoff is not a length. In the run, as `AnalysisError`: a
         position is NaN, or with `pbc`, the lengths and angles of a frame do not form a cell.
@@ -492,6 +499,7 @@ class ContactMap(AnalysisBase):
             "cutoff",
             "scheme",
             PBC,
+            "errors",
         ),
         batteries=(Member("protein", {"select": "protein"}, place=7),),
     )
@@ -507,9 +515,11 @@ class ContactMap(AnalysisBase):
             "ca", "closest", "closest-heavy", "sidechain", "sidechain-heavy"
         ] = "closest-heavy",
         pbc: bool = True,
+        errors: bool = False,
         verbose: bool = False,
     ):
         super().__init__(atomgroup, verbose=verbose)
+        self.errors = errors
         self.cutoff, self.scheme, self.pbc = length("cutoff", cutoff), scheme, pbc
         one_of("scheme", scheme, *SCHEMES)
         chosen = self.atomgroup.unique
@@ -540,14 +550,28 @@ class ContactMap(AnalysisBase):
             "pbc": self.pbc,
         }
 
+    @property
+    def needs_all_frames(self) -> bool:  # type: ignore[override]
+        """True with `errors`, since the length of parts depends on the number of frames."""
+        return self.errors
+
     def prepare(self) -> Reduction:
-        """Count the atoms of each residue, and make the worker part."""
+        """Make the worker part, which keeps the counts of parts of the run for intervals."""
+        part = self._counting()
+        if not self.errors:
+            return part
+        n_bytes = 4 * len(self.residues) * (len(self.residues) - 1)
+        return in_parts(part, len(self.frames), n_bytes, self.name)
+
+    def _counting(self) -> "Reduction[Counts]":
+        """Make the worker part for all frames together."""
         _, sizes = np.unique(self._atoms.resindices, return_counts=True)
         return _NearResidues(sizes, self.cutoff, bool(self.pbc))
 
-    def finish(self, value: tuple[int, np.ndarray]) -> None:
+    def finish(self, value: "Counts | WithParts[Counts]") -> None:
         """Make a symmetric matrix from the counts of pairs."""
-        n_frames, of_pairs = value
+        counted, of_parts = cast("WithParts[Counts]", value if self.errors else (value, None))
+        n_frames, of_pairs = counted
         n_residues = len(self.residues)
         first, second = np.triu_indices(n_residues, k=1)
         counts = np.full((n_residues, n_residues), n_frames, dtype=np.int64)
@@ -563,6 +587,14 @@ class ContactMap(AnalysisBase):
             **telling_columns(self.residues, {"": first, "other ": second}),
             "frequency": frequencies[first, second],
         }
+        method, intervals = {}, {}
+        if self.errors:
+            found = errors_of_run(self, self._counting(), of_parts, _fractions)
+            limits = found.limits(columns["frequency"])
+            columns |= zip(titles_of_limits("frequency"), limits.T, strict=True)
+            of_matrix = np.full((n_residues, n_residues, 2), np.nan)
+            of_matrix[first, second] = of_matrix[second, first] = limits
+            method, intervals = {"intervals": found.method}, {"frequency_intervals": of_matrix}
         edges = np.arange(n_residues + 1) - 0.5
         label = "fraction of frames in contact"
         parts = resids, resids
@@ -576,7 +608,11 @@ class ContactMap(AnalysisBase):
         table = Table(columns, "residue", y, label, image=image, keys=keys)
         arrays = {"frequencies": frequencies, "counts": counts, "n_frames": n_frames}
         self.results = Results(
-            table=table, provenance=self.record(), resindices=self.residues.resindices, **arrays
+            table=table,
+            provenance={**self.record(), **method},
+            resindices=self.residues.resindices,
+            **arrays,
+            **intervals,
         )
         # Subtract the contact of each residue with itself.
         atoms = self.atomgroup[np.isin(self.atomgroup.resindices, self.residues.resindices)]
@@ -585,7 +621,16 @@ class ContactMap(AnalysisBase):
         self.results.with_values(self.on_first_frame(title, atoms, others))
 
 
-class _NearResidues(CorePart, Reduction):
+#: Number of frames, and for each pair of residues the number of frames in contact.
+Counts: TypeAlias = tuple[int, np.ndarray]
+
+
+def _fractions(value: Counts) -> np.ndarray:
+    """Fraction of frames in contact of each pair of residues."""
+    return value[1] / np.float64(value[0])
+
+
+class _NearResidues(CorePart, Reduction[Counts]):
     """Number of frames, and for each pair of residues the number of frames in contact."""
 
     splits_frames = True
@@ -593,7 +638,7 @@ class _NearResidues(CorePart, Reduction):
     def __init__(self, sizes: np.ndarray, cutoff: float, periodic: bool):
         self._sizes, self._cutoff, self._periodic = sizes, cutoff, periodic
 
-    def compute(self, block: Block) -> tuple[int, np.ndarray]:
+    def compute(self, block: Block) -> Counts:
         if self._bound is None:
             given = self._sizes, self._cutoff, self._periodic
             self._bound = _core.ContactMap(columns_of(block), *given)
@@ -602,9 +647,7 @@ class _NearResidues(CorePart, Reduction):
         check_refused(block, self._bound.count(block.raw[0], block.cells, counts))
         return len(block), counts
 
-    def merge(
-        self, left: tuple[int, np.ndarray], right: tuple[int, np.ndarray]
-    ) -> tuple[int, np.ndarray]:
+    def merge(self, left: Counts, right: Counts) -> Counts:
         return left[0] + right[0], left[1] + right[1]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from paceline._util.arguments import one_of
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
+from paceline.analysis.function_errors import errors_of_states
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import States, along_residues, with_gaps
@@ -86,6 +87,8 @@ class DSSP(AnalysisBase):
     variant : {"dssp2", "dssp4"}, optional
         Assign the letters of the program mkdssp, of version 2.2 (H B E G I T S) or 4 (also P),
         instead of only H and E. See the notes below.
+    errors : bool
+        Also compute 95 % intervals of the fractions of frames, from parts of the run.
 
     Attributes
     ----------
@@ -99,6 +102,11 @@ class DSSP(AnalysisBase):
         with "P" at the end. All are False in a frame that was left out.
     results.resids : numpy.ndarray of int64, shape (n_residues,)
         Residue numbers.
+    results.fractions : numpy.ndarray of float64, shape (n_residues, n_letters)
+        With `errors`: fraction of frames in which each residue has each letter.
+    results.fraction_intervals : numpy.ndarray of float64, shape (n_residues, n_letters, 2)
+        With `errors`: lower and upper limits of the 95 % intervals of `fractions`; NaN for the
+        fractions 0 and 1. See `paceline.analysis.function_errors`.
 
     Raises
     ------
@@ -149,7 +157,7 @@ class DSSP(AnalysisBase):
             "adk.psf adk.dcd -o dssp.csv --plot dssp.png",
             "md.tpr md.xtc --variant dssp4 -o dssp.csv --plot dssp.png",
         ),
-        options=("variant",),
+        options=("variant", "errors"),
         batteries=(Member("protein", {"select": "protein and same residue as name CA"}, place=5),),
         counterpart="dssp.DSSP",
     )
@@ -166,6 +174,7 @@ class DSSP(AnalysisBase):
         backend: str = "serial",
         verbose: bool = False,
         variant: Literal["dssp2", "dssp4"] | None = None,
+        errors: bool = False,
     ):
         check_static(atoms, "DSSP")
         one_of("variant", variant, None, *VARIANTS)
@@ -182,6 +191,7 @@ class DSSP(AnalysisBase):
                 f"DSSP finds proteins by residue names, but the topology lacks them ({error})"
             ) from None
         super().__init__(protein, verbose=verbose)
+        self.errors = errors
         self.guess_hydrogens = guess_hydrogens
         self.heavyatom_names, self.hydrogen_name = tuple(heavyatom_names), hydrogen_name
         self._backbone = _backbone(protein, self.heavyatom_names)
@@ -245,6 +255,7 @@ class DSSP(AnalysisBase):
             **({} if self.variant is None else {"variant": self.variant}),
             "heavyatom_names": ", ".join(self.heavyatom_names),
             **({} if self.guess_hydrogens else {"hydrogen_name": self.hydrogen_name}),
+            **({"errors": True} if self.errors else {}),
         }
 
     def prepare(self) -> PerFrame:
@@ -284,16 +295,24 @@ class DSSP(AnalysisBase):
             f"{name} (fraction of frames)": (numbers == k).sum(axis=0) / (n_known or np.nan)
             for k, (name, _) in enumerate(names)
         }
-        profile = along_residues(residues, fractions, "fraction of frames")
+        method, arrays, intervals = {}, {}, {}
+        if self.errors:
+            of_letters, found = errors_of_states(self, numbers, len(names))
+            limits = found.limits(of_letters)
+            arrays = {"fractions": of_letters, "fraction_intervals": limits}
+            method = {"intervals": found.method}
+            intervals = {title: limits[:, k] for k, title in enumerate(fractions)}
+        profile = along_residues(residues, fractions, "fraction of frames", intervals)
         table = table_in_time(
             self, columns, y, "residues", states=states, profile=profile, counts=[*y]
         )
         self.results = Results(
             table=table,
-            provenance=self.record(),
+            provenance={**self.record(), **method},
             dssp=dssp,
             dssp_ndarray=onehot,
             resids=residues.resids,
+            **arrays,
         )
 
 

@@ -86,8 +86,8 @@ class Series:
     points: bool = False
     #: Number of frames in the window of the running mean; 0 for no running mean.
     window: int = 0
-    #: Half the widths of the intervals.
-    band: np.ndarray | None = None
+    #: Lower and upper limits of the intervals.
+    band: tuple[np.ndarray, np.ndarray] | None = None
     colours: np.ndarray | None = None
     pattern: str = "-"
     colour: str | None = None
@@ -376,7 +376,7 @@ def _series_of(
                 elif note:
                     name = f"{name}, {note}"
                 start = float(x[sampling.equilibrated_from or 0])
-            band = table.columns[table.bands[title]] if title in table.bands else None
+            band = table.limits_of(title)
             one = Series(x, table.columns[title], name, points, window, band, start=start)
             one = replace(one, is_described=name != own_name)
             one = replace(one, limits=possible_range(table.y_label))
@@ -399,11 +399,12 @@ def _draw_series(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathC
     x, values, band = one.x, one.values, one.band
     if len(one.ends):
         x, values = (np.insert(c.astype(float), one.ends, np.nan) for c in (x, values))
-        band = None if band is None else np.insert(band, one.ends, np.nan)
+        if band is not None:
+            band = np.insert(band[0], one.ends, np.nan), np.insert(band[1], one.ends, np.nan)
     is_large, colour = len(x) > LARGE, one.colour
     if one.of_names:
         return ax.errorbar(
-            *(x, values, band),
+            *(x, values, None if band is None else _lengths(values, band)),
             fmt="o",
             label=one.name,
             color=colour,
@@ -439,9 +440,14 @@ def _draw_series(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathC
         alone = len(x) == 1
         (line,) = ax.plot(x, values, "." if alone else one.pattern, label=one.name, color=colour)
     if band is not None:
-        low, high = np.clip([values - band, values + band], *one.limits)
+        low, high = np.clip(band, *one.limits)
         ax.fill_between(x, low, high, color=line.get_color(), alpha=0.25, linewidth=0)
     return line
+
+
+def _lengths(values: np.ndarray, band: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Lengths of error bars below and above the values: shape (2, n_values)."""
+    return np.stack([values - band[0], band[1] - values])
 
 
 def find_gaps(x: np.ndarray) -> np.ndarray:
@@ -489,7 +495,7 @@ def _draw_right(table: Table, x: np.ndarray, ax: "Axes", n_series: int) -> None:
     """Draw columns with a second y axis on the right; axis labels have the colours of lines."""
     beside, colour = ax.twinx(), f"C{n_series}"
     for title, name in table.right.items():
-        band = table.columns[table.bands[title]] if title in table.bands else None
+        band = table.limits_of(title)
         one = Series(x, table.columns[title], name, band=band, pattern="--", colour=colour)
         _draw_series(one, beside)
     beside.set_ylabel(table.right_label, color=colour)
@@ -539,8 +545,12 @@ def make_square(ax: "Axes", turn: Sequence[float]) -> None:
 def _draw_bars(table: Table, ax: "Axes") -> None:
     """Draw values with names as bars, the first one on top."""
     names, (title,) = table.columns[table.x][:MOST_BARS], table.y
-    places = np.arange(len(names))
-    ax.barh(places, table.columns[title][:MOST_BARS])
+    places, values = np.arange(len(names)), table.columns[title][:MOST_BARS]
+    ax.barh(places, values)
+    band = table.limits_of(title)
+    if band is not None:
+        lengths = _lengths(values, (band[0][:MOST_BARS], band[1][:MOST_BARS]))
+        ax.errorbar(values, places, xerr=lengths, fmt="none", ecolor="0.2", elinewidth=1, capsize=2)
     room = NAMES * figure_of(ax).get_size_inches()[0] * 72
     widest = max((text_width(f"{name}", "x-small") for name in names), default=0.0)
     size = "x-small" if widest <= room else "xx-small"
@@ -549,7 +559,7 @@ def _draw_bars(table: Table, ax: "Axes") -> None:
     ax.invert_yaxis()
     ax.margins(y=0.02)
     ax.set_ylabel(table.x)
-    ax.set_xlabel(table.y_label)
+    ax.set_xlabel(table.y_label if band is None else f"{table.y_label}, and 95 % interval")
     ax.spines[["top", "right"]].set_visible(False)
 
 

@@ -8,12 +8,16 @@ import numpy as np
 
 from paceline._util.arguments import whole_number
 from paceline._util.machine import software
-from paceline.analysis.function_errors import N_PARTS, FunctionErrors, errors_of_function
+from paceline.analysis.function_errors import (
+    N_PARTS,
+    Added,
+    FunctionErrors,
+    errors_of_function,
+)
 from paceline.analysis.results import Results
 from paceline.analysis.saved_tables import OF_FRAMES, STEP, read_saved, title_like
 from paceline.analysis.table import Image, Table, matching_rows, name_and_unit, title_of_band
 from paceline.analysis.uncertainty import digits, mean_of_series
-from paceline.contract.kinds import Reduction
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import UnsupportedError, warn
 
@@ -135,14 +139,6 @@ def free_energy_surface(
     )
 
 
-class _Counts(Reduction[np.ndarray]):
-    """Numbers of frames in bins, which are added."""
-
-    def merge(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Add the numbers of two adjacent ranges of frames."""
-        return left + right
-
-
 def _errors(
     x: np.ndarray, y: np.ndarray, edges: Sequence[np.ndarray], temperature: float
 ) -> FunctionErrors:
@@ -157,7 +153,7 @@ def _errors(
         with np.errstate(divide="ignore", invalid="ignore"):
             return -BOLTZMANN * temperature * np.log(counts / counts[fullest])
 
-    return errors_of_function(_Counts(), parts, energy)
+    return errors_of_function(Added(), parts, energy)
 
 
 def _interval_note(interval: np.ndarray) -> str:

@@ -14,6 +14,7 @@ of a bootstrap of blocks contain the true value less often.
 """
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias
 import numpy as np
 
 from paceline.analysis.mean_error import error_of_mean
-from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL
+from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, limits_of_fractions
 from paceline.block import Block
 from paceline.contract.kinds import Reduction, Result
 from paceline.errors import UnsupportedError
@@ -77,6 +78,14 @@ class InParts(Reduction[WithParts[Result]], Generic[Result]):
         return self._inner.merge(left[0], right[0]), parts
 
 
+class Added(Reduction[np.ndarray]):
+    """Sums or numbers of frames, which are added."""
+
+    def merge(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Add the sums of two adjacent ranges of frames."""
+        return left + right
+
+
 def in_parts(inner: Reduction[Result], n_frames: int, n_bytes: int, name: str) -> InParts[Result]:
     """Keep the partial results of parts of a run; `n_bytes` is the size of one partial result.
 
@@ -127,6 +136,10 @@ class FunctionErrors:
             f"{many(self.part_frames, 'frame')}, with their correlation in time"
         )
 
+    def limits(self, fractions: np.ndarray) -> np.ndarray:
+        """Limits of the intervals of a function that is a fraction, shape (..., 2)."""
+        return limits_of_fractions(fractions, self.interval)
+
     def remark(self, name: str, *, in_order: bool = True) -> str | None:
         """Say that intervals are unknown or may be too narrow; None if neither is the case.
 
@@ -160,7 +173,62 @@ def errors_of_run(
     function: Callable[[Result], np.ndarray],
 ) -> FunctionErrors:
     """Compute the intervals of the results of a run, with a remark where they are doubtful."""
-    found = errors_of_function(inner, parts, function)
+    return _remarked(analysis, errors_of_function(inner, parts, function))
+
+
+def errors_of_states(
+    analysis: "AnalysisBase", states: np.ndarray, n_states: int
+) -> tuple[np.ndarray, FunctionErrors]:
+    """Compute the fraction of frames in each state, and its interval, with a remark if doubtful.
+
+    `states`, shape (n_frames, ...), are numbers from 0, or -1 in frames that were left out. Returns
+    fractions of shape (..., n_states), and their errors. If parts have equal lengths, the
+    pseudo-values of a fraction are the fractions of the parts. The number of independent parts is
+    at most the number of times that a state is entered or left.
+    """
+    known = states[(states >= 0).all(axis=tuple(range(1, states.ndim)))]
+    parts = equal_parts(known)
+    series = np.stack([_fractions_of_states(some, n_states) for some in parts])
+    interval, least = errors_of_series(series)
+    moved = known[1:] != known[:-1]
+    changes = sum(_counts_of_states(some, n_states, moved) for some in (known[1:], known[:-1]))
+    found = FunctionErrors(interval, np.minimum(least, changes), len(parts), len(parts[0]))
+    return _fractions_of_states(known, n_states), _remarked(analysis, found)
+
+
+def errors_of_means(
+    rows: np.ndarray, function: Callable[[np.ndarray], np.ndarray]
+) -> FunctionErrors:
+    """Compute the intervals of a function of the means of some columns, shape (n_frames, width)."""
+    counted = np.column_stack([np.ones(len(rows)), rows])
+    parts = [(len(some), some.sum(axis=0)) for some in equal_parts(counted)]
+    return errors_of_function(Added(), parts, lambda sums: function(sums[1:] / sums[0]))
+
+
+def equal_parts(rows: np.ndarray) -> list[np.ndarray]:
+    """Divide rows into up to 128 parts of nearly equal length, at least one."""
+    length = max(1, -(-len(rows) // (2 * N_PARTS)))
+    return np.array_split(rows, max(1, -(-len(rows) // length)))
+
+
+def _fractions_of_states(states: np.ndarray, n_states: int) -> np.ndarray:
+    """Fraction of rows in each state: shape (..., n_states)."""
+    return _counts_of_states(states, n_states) / (len(states) or np.nan)
+
+
+def _counts_of_states(
+    states: np.ndarray, n_states: int, chosen: np.ndarray | None = None
+) -> np.ndarray:
+    """Count the rows in each state, or only chosen ones: shape (..., n_states)."""
+    n_columns = math.prod(states.shape[1:])
+    places = states.reshape(len(states), n_columns) + n_states * np.arange(n_columns)
+    some = places.ravel() if chosen is None else places[chosen.reshape(places.shape)]
+    counts = np.bincount(some, minlength=n_states * n_columns)
+    return counts.reshape(*states.shape[1:], n_states)
+
+
+def _remarked(analysis: "AnalysisBase", found: FunctionErrors) -> FunctionErrors:
+    """Add a remark to the results of a run if the intervals are doubtful."""
     in_order = bool((np.diff(analysis.frames) > 0).all())
     analysis.remark("intervals", found.remark(analysis.name, in_order=in_order))
     return found
@@ -184,6 +252,17 @@ def errors_of_function(
         pseudo_values = ratios * everything - (ratios - 1) * without
     interval, least = errors_of_series(pseudo_values)
     return FunctionErrors(interval, least, len(parts), longest)
+
+
+def halves_of(inner: Reduction[Result], parts: Sequence[Part[Result]]) -> list[Result]:
+    """Merge the parts of the first and of the second half of the frames; the parts stay as is."""
+    ends = np.cumsum([n for n, _ in parts])
+    cut = 1 + int(np.argmin(np.abs(ends - ends[-1] / 2)))
+    halves = [some for some in (parts[:cut], parts[cut:]) if some]
+    return [
+        reduce(partial(_join, inner), rest, (n, copy.deepcopy(value)))[1]
+        for (n, value), *rest in halves
+    ]
 
 
 def errors_of_series(series: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

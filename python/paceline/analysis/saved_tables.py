@@ -356,7 +356,8 @@ def describe(table: Table, arrays: Mapping[str, np.ndarray]) -> JsonObject | Non
         found["states"] = _describe_states(drawn.states, arrays)
         if found["states"] is None:
             return {"map": False}
-    titles = [x, *drawn.y, *drawn.right, *drawn.bands.values()]
+    titles = [x, *drawn.y, *drawn.right]
+    titles += [one for title in drawn.bands for one in drawn.band_titles(title)]
     titles += ["frame"] if {"frame", "time (ps)"} <= set(drawn.columns) and x != "frame" else []
     titles += [drawn.colour] if drawn.colour else []
     has_lines = drawn.y or drawn.states is not None

@@ -79,12 +79,12 @@ class Table:
     contain integers, or NaN in frames that were left out. If times are unknown (`times_known`),
     frame numbers are on the x axis. `notes` are sentences on single values, such as an integral
     with its interval. `bands` map columns on the y axis to columns of half the widths of their
-    95 % intervals. With `panels`, figures show these tables one above the other, with a common x
-    axis. Columns in `right` have a second y axis with the label `right_label`. The column `colour`
-    sets the colours of points. If both axes are periodic angles, `turn` is their range, the axes
-    are square, and regions of a `reference` are drawn. `stacks` list columns of the whole table
-    that form one column of the figure, one after another. With `logarithmic`, both axes are
-    logarithmic. Sentences name the columns of `headlines` first.
+    95 % intervals, or to two columns with their limits. With `panels`, figures show these tables
+    one above the other, with a common x axis. Columns in `right` have a second y axis with the
+    label `right_label`. The column `colour` sets the colours of points. If both axes are periodic
+    angles, `turn` is their range, the axes are square, and regions of a `reference` are drawn.
+    `stacks` list columns of the whole table that form one column of the figure, one after another.
+    With `logarithmic`, both axes are logarithmic. Sentences name the columns of `headlines` first.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -103,7 +103,7 @@ class Table:
     bars: bool = False
     counts: Sequence[str] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
-    bands: Mapping[str, str] = field(default_factory=dict)
+    bands: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     times_known: bool = True
     panels: "Sequence[Table]" = ()
     right: Mapping[str, str] = field(default_factory=dict)
@@ -181,6 +181,19 @@ class Table:
         panels = [one.without_times() for one in self.panels]
         return replace(self, times_known=False, drawn=drawn, panels=panels)
 
+    def band_titles(self, title: str) -> list[str]:
+        """Titles of the columns with the intervals of a column; empty if it has none."""
+        band = self.bands.get(title, ())
+        return [band] if isinstance(band, str) else [*band]
+
+    def limits_of(self, title: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """Lower and upper limits of the 95 % intervals of a column; None if it has none."""
+        band = [self.columns[one] for one in self.band_titles(title)]
+        if len(band) == 1:
+            values = self.columns[title]
+            return values - band[0], values + band[0]
+        return (band[0], band[1]) if band else None
+
     @property
     def answering(self) -> list[str]:
         """Columns on the y axis, in the order in which sentences name them."""
@@ -252,6 +265,21 @@ def title_of_band(title: str) -> str:
     return f"{name}, 95 % ± ({unit})" if unit else f"{name}, 95 % ±"
 
 
+def titles_of_limits(title: str) -> tuple[str, str]:
+    """Titles of the columns with the limits of the 95 % intervals of a column.
+
+    Examples
+    --------
+    >>> titles_of_limits("fraction of frames")
+    ('fraction of frames, 95 % from', 'fraction of frames, 95 % to')
+    >>> titles_of_limits("helix (fraction of frames)")
+    ('helix, 95 % from (fraction of frames)', 'helix, 95 % to (fraction of frames)')
+    """
+    name, unit = name_and_unit(title)
+    below, above = (f"{name}, 95 % {end}{f' ({unit})' if unit else ''}" for end in ("from", "to"))
+    return below, above
+
+
 def with_gaps(counts: np.ndarray, left_out: np.ndarray) -> np.ndarray:
     """Insert NaN for frames that were left out; without such frames, counts stay integers."""
     return np.where(left_out, np.nan, counts) if left_out.any() else counts
@@ -266,16 +294,19 @@ def along_residues(
     """Make a profile of values of residues along their numbers; None for a single residue.
 
     A row of NaN is inserted where numbers do not increase, such as between chains, so that lines
-    are interrupted. `intervals` are half the widths of 95 % intervals of some values.
+    are interrupted. `intervals` are half the widths of 95 % intervals of some values, or their
+    limits, shape (n_residues, 2).
     """
     if not has_attribute(residues, "resids") or len(residues) < 2:
         return None
     numbers = residues.resids.astype(float)
     ends = np.flatnonzero(np.diff(numbers) <= 0) + 1
-    intervals = intervals or {}
-    bands = {title: title_of_band(title) for title in intervals}
-    columns = {"residue": numbers, **values}
-    columns |= {bands[title]: half for title, half in intervals.items()}
+    columns: dict[str, np.ndarray] = {"residue": numbers, **values}
+    bands: dict[str, str | Sequence[str]] = {}
+    for title, half in (intervals or {}).items():
+        limits = titles_of_limits(title) if half.ndim == 2 else (title_of_band(title),)
+        bands[title] = limits if half.ndim == 2 else limits[0]
+        columns |= zip(limits, np.atleast_2d(half.T), strict=True)
     columns = {title: np.insert(column, ends, np.nan) for title, column in columns.items()}
     legend = {
         title: f"{title.partition(' (')[0]}{' and 95 % interval' * (title in bands)}"
@@ -290,12 +321,20 @@ def fractions_of_frames(
     columns: Mapping[str, np.ndarray],
     counts: np.ndarray,
     n_frames: int,
+    intervals: np.ndarray | None = None,
 ) -> Table:
-    """Make a table of items by label, with the fraction of frames in which each item occurs."""
+    """Make a table of items by label, with the fraction of frames in which each item occurs.
+
+    `intervals` are the limits of the 95 % intervals of the fractions, shape (n_items, 2).
+    """
     title = "fraction of frames"
     found = {kind: np.array(labels, dtype=str), **columns}
     found |= {"frames": counts, title: counts / (n_frames or np.nan)}
-    return Table(found, kind, {title: title}, title, bars=True)
+    if intervals is None:
+        return Table(found, kind, {title: title}, title, bars=True)
+    limits = titles_of_limits(title)
+    found |= zip(limits, intervals.T, strict=True)
+    return Table(found, kind, {title: title}, title, bars=True, bands={title: limits})
 
 
 def numbers_of(residues: Residues) -> np.ndarray:

@@ -380,6 +380,41 @@ def adjusted_p_values(p_values: np.ndarray) -> np.ndarray:
     return adjusted
 
 
+def limits_of_fractions(fractions: np.ndarray, half: np.ndarray) -> np.ndarray:
+    r"""Compute the limits of 95 % intervals of fractions, which are between 0 and 1.
+
+    The half width $h$ of the interval of a fraction $p$, as a mean of 1 and 0, determines the
+    effective number of values: $t^2 / n = c = h^2 / (p (1 - p))$. The interval contains each $q$
+    with $(p - q)^2 \le c \, q (1 - q)$ (score interval: Wilson 1927, J. Am. Stat. Assoc. 22, 209):
+
+    $$\frac{p + c / 2 \pm \sqrt{c \, p (1 - p) + c^2 / 4}}{1 + c}$$
+
+    It is longer on the side of 1/2. For small fractions, it contains the true value more often than
+    $p \pm h$ does, which extends below 0.
+
+    Parameters
+    ----------
+    fractions, half : numpy.ndarray of float64, shape (...)
+        Fractions, and half the widths of the intervals of these means.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (..., 2)
+        Lower and upper limits; NaN for the fractions 0 and 1, and where `half` is NaN.
+
+    Examples
+    --------
+    >>> limits_of_fractions(np.array([0.5, 0.1]), np.array([0.1, 0.1])).round(2).tolist()
+    [[0.4, 0.6], [0.04, 0.24]]
+    """
+    fractions = np.asarray(fractions, dtype=np.float64)
+    spread = fractions * (1 - fractions)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        c = np.where(spread > 0, np.asarray(half) ** 2 / spread, np.nan)
+        centre, length = fractions + c / 2, np.sqrt(c * spread + c**2 / 4)
+        return np.stack([(centre - length) / (1 + c), (centre + length) / (1 + c)], axis=-1)
+
+
 def students_t(n_free: Any) -> Any:
     """Student's t for the two-sided interval; degrees of freedom below 1 count as 1."""
     from scipy.special import stdtrit

@@ -16,21 +16,21 @@ MOST_CURVES = 12
 class Curve:
     """Values over an increasing abscissa, both of shape (n,).
 
-    `colour` is the index of a matplotlib colour, `half` is half the width of an interval around the
-    values, and `smooth` is the running mean of the values. NaN interrupts a line.
+    `colour` is the index of a matplotlib colour, `band` contains lower and upper limits of
+    intervals, and `smooth` is the running mean of the values. NaN interrupts a line.
     """
 
     name: str
     x: np.ndarray
     values: np.ndarray
     colour: int = 0
-    half: np.ndarray | None = None
+    band: tuple[np.ndarray, np.ndarray] | None = None
     smooth: np.ndarray | None = None
 
     @property
     def columns(self) -> list[np.ndarray]:
         """All arrays of the curve except the abscissa."""
-        return [one for one in (self.values, self.half, self.smooth) if one is not None]
+        return [self.values, *(self.band or ()), *([] if self.smooth is None else [self.smooth])]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Chart:
                     for place, value in zip(where.tolist(), column[rows].tolist(), strict=True):
                         cells[place] = value if np.isfinite(value) else None
                     data.append(cells)
-                kinds = {"half": curve.half is not None, "smooth": curve.smooth is not None}
+                kinds = {"band": curve.band is not None, "smooth": curve.smooth is not None}
                 curves.append({"name": curve.name, "colour": curve.colour, **kinds})
         found: dict[str, object] = {"x": self.x_label, "y": self.y_label, "points": self.points}
         if np.isfinite(self.limits).any():

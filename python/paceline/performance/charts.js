@@ -25,7 +25,8 @@
       const colour = COLOURS[curve.colour % COLOURS.length];
       const values = column(chart.data[next++]);
       const line = {stroke: colour, width: chart.points ? 0 : 1.5};
-      const half = curve.half ? column(chart.data[next++]) : null;
+      const low = curve.band ? column(chart.data[next++]) : null;
+      const high = curve.band ? column(chart.data[next++]) : null;
       const smooth = curve.smooth ? column(chart.data[next++]) : null;
       if (chart.points) {
         line.paths = () => null;
@@ -36,16 +37,20 @@
       } else if (values.filter((value) => value != null).length === 1) {
         line.points = {show: true};
       }
-      const text = (u, value, k, row) => row == null || half === null || half[row] == null
-        ? shown(value) : `${shown(value)} ± ${shown(half[row])}`;
+      const text = (u, value, k, row) => {
+        if (row == null || low === null || low[row] == null) return shown(value);
+        const half = (high[row] - low[row]) / 2, centre = (high[row] + low[row]) / 2;
+        return Math.abs(centre - value) < 1e-6 * half ? `${shown(value)} ± ${shown(half)}`
+          : `${shown(value)} (${shown(low[row])} to ${shown(high[row])})`;
+      };
       add(values, {label: curve.name, value: text, ...line});
-      if (half) {
-        const edge = (sign) => values.map(
-          (value, row) => value == null ? value : half[row] == null ? null
-            : Math.min(most, Math.max(least, value + sign * half[row])));
+      if (low) {
+        const edge = (limits) => values.map(
+          (value, row) => value == null ? value : limits[row] == null ? null
+            : Math.min(most, Math.max(least, limits[row])));
         const hidden = {stroke: "transparent", width: 0, class: "edge", points: {show: false}};
-        add(edge(1), hidden);
-        add(edge(-1), hidden);
+        add(edge(high), hidden);
+        add(edge(low), hidden);
         bands.push({series: [series.length - 2, series.length - 1], fill: colour + "33"});
       }
       if (smooth) {
