@@ -10,7 +10,10 @@ from MDAnalysis.analysis.align import AlignTraj
 from scipy.spatial.transform import Rotation
 
 import paceline
-from paceline.analysis.pca import PCA, cosine_content
+from benchmarks.coverage import autoregressive
+from paceline.analysis.function_errors import errors_of_series
+from paceline.analysis.pca import PCA, cosine_content, cosine_contents
+from paceline.analysis.saved_tables import read_saved
 from paceline.errors import SelectionError, UnsupportedError
 
 #: Error of MDAnalysis, which multiplies deviations and moves atoms in single precision, Å².
@@ -215,6 +218,7 @@ def test_parameters_are_mdanalysis_s():
     assert parameters(PCA.__init__) == [
         *parameters(theirs_pca.PCA.__init__),
         ("n_projected", 0),
+        ("errors", False),
         ("verbose", False),
     ]
     for name in ("transform", "project_single_frame", "rmsip", "cumulative_overlap"):
@@ -281,3 +285,154 @@ def test_projections_are_a_table_and_a_figure(universe, tmp_path, adk, run):
     assert run("pca", *adk, *options)[0] == 0
     found = np.loadtxt(path, delimiter=",", comments=("#", "f"))
     np.testing.assert_array_equal(found[:, 2:], pca.results.projection)
+
+
+def in_memory(positions):
+    """Universe of atoms at these positions, shape (n_frames, n_atoms, 3)."""
+    made = MDAnalysis.Universe.empty(positions.shape[1], trajectory=True)
+    made.load_new(positions.astype(np.float32))
+    return made
+
+
+def moving(n_frames, deviations, seed=1, time=0.0):
+    """Atoms that move along orthogonal directions with these standard deviations."""
+    noise = autoregressive(np.random.default_rng(seed), time, n_frames, len(deviations)).T
+    return in_memory((noise * deviations).reshape(n_frames, -1, 3))
+
+
+DEVIATIONS = 3.0 / 1.4 ** np.arange(12)
+
+
+def test_results_are_those_without_intervals():
+    universe = moving(1100, DEVIATIONS, time=4)
+    plain = PCA(universe, n_projected=2).run()
+    found = PCA(universe, n_projected=2, errors=True).run(block_frames=64, backend="threads")
+    assert found.results.projection.shape == (1100, 3)
+    for name in ("variance", "p_components", "cumulated_variance"):
+        np.testing.assert_allclose(found.results[name], plain.results[name], atol=1e-9)
+    np.testing.assert_allclose(found.results.projection[:, :2], plain.results.projection, atol=1e-8)
+    assert "jackknife" in found.results.provenance["intervals"]
+    assert "variance_interval" not in plain.results
+    found.n_components = 4
+    assert found.results.variance_interval.shape == found.results.rmsip_of_halves.shape == (4,)
+
+
+def test_intervals_are_the_jackknife_of_the_eigenvalues():
+    universe = moving(1024, DEVIATIONS, time=3)
+    results = PCA(universe, errors=True).run(block_frames=16).results
+    assert "64 parts of up to 16 frames" in results.provenance["intervals"]
+    rows = universe.trajectory.get_array().reshape(64, 16, 12).astype(np.float64)
+
+    def variances(some):
+        found = np.linalg.eigvalsh(np.cov(some.reshape(-1, 12).T))[::-1]
+        return np.stack([found, found.cumsum() / found.sum()])
+
+    without = np.stack([variances(np.delete(rows, k, axis=0)) for k in range(64)])
+    wanted, _ = errors_of_series(64 * variances(rows) - 63 * without)
+    np.testing.assert_allclose(results.variance_interval, wanted[0], rtol=1e-6)
+    np.testing.assert_allclose(results.cumulated_variance_interval[:-1], wanted[1][:-1], rtol=1e-5)
+    outside = np.abs(results.variance - DEVIATIONS**2) > results.variance_interval
+    assert outside.sum() <= 2
+    # Of independent frames, the variance of a variance is 2 variance² / (n - 1).
+    still = PCA(moving(4096, DEVIATIONS, seed=2), errors=True).run().results
+    usual = 1.96 * still.variance * np.sqrt(2 / 4095)
+    assert 1 < np.median(still.variance_interval / usual) < 1.5
+
+
+def test_components_beyond_the_first_have_no_interval():
+    universe = moving(200, 3.0 / 1.1 ** np.arange(75))
+    results = PCA(universe, errors=True).run().results
+    for name in ("variance_interval", "cumulated_variance_interval", "rmsip_of_halves"):
+        assert np.isnan(results[name]).tolist() == [False] * 20 + [True] * 55
+    # Variances without a part are computed in the space of the first 40 of 75 components.
+    rows = universe.trajectory.get_array().reshape(100, 2, 75).astype(np.float64)
+    rest = [np.delete(rows, k, axis=0).reshape(-1, 75) for k in range(100)]
+    without = np.stack([np.linalg.eigvalsh(np.cov(one.T))[::-1][:5] for one in rest])
+    spread = without.std(axis=0)
+    ratio = results.variance_interval[:5] / spread
+    assert (ratio / np.median(ratio)).round(1).tolist() == pytest.approx([1] * 5, abs=0.3)
+
+
+@pytest.mark.parametrize(("axes", "wanted"), [([0, 1], 1.0), ([1, 2], np.sqrt(0.5)), ([2, 3], 0.0)])
+def test_rmsip_of_halves_with_known_subspaces(axes, wanted):
+    positions = np.zeros((512, 6))
+    rng = np.random.default_rng(5)
+    for half, (first, second) in zip((slice(256), slice(256, 512)), ([0, 1], axes), strict=True):
+        positions[half, first], positions[half, second] = 3 * rng.normal(size=(2, 256))
+    positions += 1e-3 * rng.normal(size=positions.shape)
+    pca = PCA(in_memory(positions.reshape(512, 2, 3)), errors=True).run(block_frames=16)
+    assert pca.results.rmsip_of_halves[1] == pytest.approx(wanted, abs=5e-3)
+    assert pca.results.rmsip_of_halves[5] == pytest.approx(1)
+
+
+def test_rmsip_of_halves_is_that_of_two_runs(universe):
+    found = PCA(universe, "name CA and resid 1-70", align=True, errors=True).run(stop=64)
+    halves = [
+        PCA(universe, "name CA and resid 1-70", align=True, n_components=20) for _ in range(2)
+    ]
+    halves[0].run(frames=range(32))
+    # All frames are superposed on the first one of the whole run, and those of the second half on
+    # their own first one.
+    halves[1].run(frames=range(32, 64))
+    first, second = (half.rmsip(halves[1 - k], 5) for k, half in enumerate(halves))
+    assert first == pytest.approx(second)
+    assert found.results.rmsip_of_halves[4] == pytest.approx(first, abs=0.1)
+
+
+def test_too_few_frames_have_no_rmsip():
+    results = PCA(moving(3, DEVIATIONS[:6]), errors=True).run().results
+    assert np.isnan(results.rmsip_of_halves).all()
+    assert np.isnan(results.variance_interval).all()
+    assert results.cosine_content.shape == (3,)
+    assert np.isnan(PCA(moving(2, DEVIATIONS[:6]), errors=True).run().results.cosine_content).all()
+
+
+def test_the_cosine_content_of_a_random_walk_is_near_1():
+    steps = np.random.default_rng(3).normal(size=(2000, 60, 3))
+    walk = PCA(in_memory(steps.cumsum(axis=0)), errors=True).run().results
+    assert walk.cosine_content[0] > 0.95
+    assert (walk.cosine_content > 0.8).all()
+    noise = PCA(in_memory(steps), errors=True).run().results
+    assert (noise.cosine_content < 0.05).all()
+    notes = noise.table.notes
+    assert "near 1: like random diffusion" in notes["cosine content of the first components"]
+    assert "of 10 components (equal: 1, unrelated: 0.24)" in notes["RMSIP of both halves"]
+
+
+def test_cosine_contents_of_known_projections():
+    at = (np.arange(500) + 0.5) / 500
+    cosines = np.cos(np.pi * np.multiply.outer(at, [1, 2, 3]))
+    none = np.zeros(500, bool)
+    np.testing.assert_allclose(cosine_contents(cosines, none), [1, 1, 1])
+    np.testing.assert_allclose(cosine_contents(cosines[:, ::-1], none), [0, 1, 0], atol=1e-20)
+    gaps = none.copy()
+    gaps[[3, 77, 400]] = True
+    cosines[gaps] = np.nan
+    np.testing.assert_allclose(cosine_contents(cosines, gaps), [1, 1, 1])
+    # MDAnalysis integrates by Simpson's rule, with times that begin at 0.
+    walk = np.random.default_rng(1).normal(size=(2000, 2)).cumsum(axis=0)
+    walk -= walk.mean(axis=0)
+    found = cosine_contents(walk, np.zeros(2000, bool))
+    np.testing.assert_allclose(found, [cosine_content(walk, k) for k in (0, 1)], atol=5e-3)
+
+
+def test_intervals_are_in_tables_and_figures(tmp_path, adk, run):
+    path = tmp_path / "pca.csv"
+    assert run("pca", *adk, "--errors", "-o", path, "--plot", tmp_path / "pca.svg")[0] == 0
+    text = path.read_text(encoding="utf-8")
+    assert "# RMSIP of both halves: 0." in text
+    assert "# cosine content of the first components: 0." in text
+    saved = read_saved(path)
+    assert list(saved.columns) == [
+        *("component", "variance (Å²)", "variance, 95 % ± (Å²)", "cumulative variance"),
+        *("cumulative variance, 95 % ±", "RMSIP of halves"),
+    ]
+    svg = (tmp_path / "pca.svg").read_text(encoding="utf-8")
+    assert "RMSIP of both halves of the run" in svg
+
+
+def test_intervals_of_too_many_atoms_are_refused():
+    universe = MDAnalysis.Universe.empty(2000, trajectory=True)
+    universe.load_new(np.zeros((3, 2000, 3), np.float32))
+    with pytest.raises(UnsupportedError, match=r"PCA: intervals need .* choose fewer atoms"):
+        PCA(universe, errors=True).run()

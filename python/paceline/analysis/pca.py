@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -11,13 +11,20 @@ from paceline._util.arguments import whole_number
 from paceline._util.choices import BEADS_OF_BACKBONE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
+from paceline.analysis.function_errors import (
+    Part,
+    WithParts,
+    errors_of_run,
+    halves_of,
+    in_parts,
+)
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
+from paceline.analysis.table import Table, title_of_band
 from paceline.contract.atoms import Atoms, System, attribute_of
 from paceline.contract.declaration import Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
-from paceline.performance.number_format import percent
+from paceline.performance.number_format import many, percent
 from paceline.transform.apply_transforms import first_positions
 from paceline.transform.atom_choice import choose_atoms
 from paceline.transform.matching import warn_of_other_order
@@ -27,6 +34,12 @@ if TYPE_CHECKING:
 
 #: Maximum number of components in figures.
 DRAWN = 20
+#: Minimum number of components on which frames are projected, with errors.
+LEAST_PROJECTED = 3
+#: Number of components whose RMSIP is in the note.
+OVERLAP = 10
+#: Minimum number of frames for a cosine content.
+LEAST_OF_COSINES = 3
 
 
 class PCA(AnalysisBase):
@@ -58,6 +71,9 @@ class PCA(AnalysisBase):
         Number of components in the results; by default all.
     n_projected : int
         Number of components on which all frames are projected, in a second pass.
+    errors : bool
+        Also compute 95 % intervals of the variances, and the agreement of the components of both
+        halves of the run. At least three components are projected.
 
     Attributes
     ----------
@@ -70,6 +86,21 @@ class PCA(AnalysisBase):
     results.projection : numpy.ndarray of float64, shape (n_frames, n_projected)
         Displacement of each frame from the mean along the first components, Å, after superposition
         with `align`. Exists only if `n_projected` is not 0. NaN for damaged frames.
+    results.variance_interval : numpy.ndarray of float64, shape (n_components,)
+        With `errors`: half the widths of the 95 % intervals of `variance`, Å²; NaN after the first
+        20 components. The frame for the superposition counts as known. See
+        `paceline.analysis.function_errors`. Without a part of the run, variances are those in the
+        space of the first 40 components.
+    results.cumulated_variance_interval : numpy.ndarray of float64, shape (n_components,)
+        With `errors`: half the widths of the 95 % intervals of `cumulated_variance`; NaN after the
+        first 20 components.
+    results.rmsip_of_halves : numpy.ndarray of float64, shape (n_components,)
+        With `errors`: for each k, root mean square inner product of the first k components of the
+        first half of the run with those of the second half (see the notes); NaN after the first 20
+        components, and from the number of frames in a half on.
+    results.cosine_content : numpy.ndarray of float64, shape (n_projected,)
+        With `errors`: cosine content of each projection (see the notes); NaN for less than three
+        frames.
     mean : numpy.ndarray of float64, shape (n_atoms, 3)
         Mean positions, Å.
     cov : numpy.ndarray of float64, shape (3 n_atoms, 3 n_atoms)
@@ -80,10 +111,31 @@ class PCA(AnalysisBase):
     SelectionError
         The selection is empty.
     UnsupportedError
-        The group is an UpdatingAtomGroup.
+        The group is an UpdatingAtomGroup. In the run: intervals of so many atoms need too much
+        memory.
     ValueError
         There are fewer than two frames, or `mean` has another number of atoms. In the run, as
         `AnalysisError`: a position is not finite.
+
+    Notes
+    -----
+    The RMSIP of the components $\mathbf{u}_i$ and $\mathbf{v}_j$ of both halves,
+
+    $$\sqrt{\frac{1}{k} \sum_{i=1}^k \sum_{j=1}^k \left(\mathbf{u}_i \cdot \mathbf{v}_j\right)^2}$$
+
+    is 1 if both halves move in the same subspace, and $\sqrt{k / 3N}$ on average if the subspaces
+    of N atoms are unrelated. It is usually given for k = 10 (Amadei, Ceruso & Di Nola 1999,
+    Proteins 36, 419).
+
+    The cosine content of the projection $p_i$ on component i, at n equidistant times,
+
+    $$\frac{2}{n} \left(\sum_{t=0}^{n-1} \cos\frac{\pi i (t + 1/2)}{n}\, p_i(t)\right)^2
+      \Big/ \sum_t p_i(t)^2$$
+
+    is from 0 to 1. The projections of random diffusion are cosines with i half periods in the run.
+    If the cosine content of the first components is near 1, their motion may be random diffusion:
+    the run is too short to know their variances (Hess 2000, Phys. Rev. E 62, 8438; Hess 2002, Phys.
+    Rev. E 65, 031910). A low cosine content does not prove the contrary.
 
     Examples
     --------
@@ -118,6 +170,7 @@ class PCA(AnalysisBase):
             "align",
             "n_components",
             Option("n_projected", type="positive"),
+            "errors",
         ),
         batteries=(
             Member(
@@ -154,6 +207,7 @@ class PCA(AnalysisBase):
         n_components: int | None = None,
         *,
         n_projected: int = 0,
+        errors: bool = False,
         verbose: bool = False,
     ):
         atoms = choose_atoms(universe, select, "select")
@@ -171,7 +225,11 @@ class PCA(AnalysisBase):
         if not isinstance(align, bool | np.bool_):
             raise TypeError(f"align must be True or False, not {align!r}")
         self.needs_fit = not align
-        self.n_projected = n_projected = whole_number("n_projected", n_projected, 0, 3 * len(atoms))
+        n_projected = whole_number("n_projected", n_projected, 0, 3 * len(atoms))
+        self.errors = errors
+        if errors:
+            n_projected = max(n_projected, min(LEAST_PROJECTED, 3 * len(atoms)))
+        self.n_projected = n_projected
         self.stages = 2 if n_projected else 1
 
     @classmethod
@@ -204,14 +262,24 @@ class PCA(AnalysisBase):
         if len(self.frames) < self.LEAST_FRAMES:
             raise ValueError("No covariance information can be gathered from a single frame")
         self._calculated = False
+        self._of_errors: _Sampling | None = None
         self._first = None
         if self.align:
             self._first = first_positions(
                 self._atoms, self.frames, self.transforms, self.skip_damaged
             )
-        return CoreCovariance(self._first, finite=True)
+        part = CoreCovariance(self._first, finite=True)
+        if not self.errors:
+            return part
+        n = 3 * self._n_atoms
+        return in_parts(part, len(self.frames), 4 * n * (n + 1), self.name)
 
-    def next_stage(self, value: CovarianceSums) -> PerFrame:
+    @property
+    def needs_all_frames(self) -> bool:  # type: ignore[override]
+        """True with `errors`, since the length of parts depends on the number of frames."""
+        return self.errors
+
+    def next_stage(self, value: CovarianceSums | WithParts[CovarianceSums]) -> PerFrame:
         """Solve for the components, and make the worker part that projects each frame on them."""
         self._solve(value)
         directions = self._p_components[:, : self.n_projected].T
@@ -221,34 +289,67 @@ class PCA(AnalysisBase):
         """Set the results."""
         if not self.n_projected:
             self._solve(value)
-        self.results = Results(provenance=self.record())
+        method = {}
+        if self._of_errors is not None:
+            method = {"intervals": self._of_errors.method}
+            self._of_errors.cosine_content = cosine_contents(np.asarray(value), self.left_out)
+        self.results = Results(provenance={**self.record(), **method})
         if self.n_projected:
             self.results.projection = value
         self._calculated = True
         self._fill()
 
-    def _solve(self, value: CovarianceSums) -> None:
-        """Compute mean, covariance and eigenvectors."""
-        count, mean, products = value
+    def _solve(self, value: CovarianceSums | WithParts[CovarianceSums]) -> None:
+        """Compute mean, covariance and eigenvectors; with `errors`, also the intervals."""
+        value, parts = value if len(value) == 2 else (value, None)
+        count, mean, _ = value
         if count < 2:
             raise ValueError(
                 f"No covariance information can be gathered from {count} of "
                 f"{len(self.frames)} frames: all others are damaged"
             )
-        n = mean.size
-        cov = covariance_of(n, products)
-        self.mean = mean
+        self.mean = mean if self._given is None else self._given
+        cov = self._covariance(value)
+        variance, components = _components_of(cov)
+        largest = np.abs(components).argmax(axis=0)
+        components = components * np.sign(components[largest, np.arange(mean.size)])
+        self.cov, self._xmean, self._reference = cov, self.mean.ravel(), self._atoms
+        self._variance, self._p_components = variance, components
+        if parts is not None:
+            self._of_errors = self._assess(parts)
+
+    def _covariance(self, value: CovarianceSums) -> np.ndarray:
+        """Compute the covariance matrix from sums over frames, Å²."""
+        count, mean, products = value
+        cov = covariance_of(mean.size, products)
         if self._given is not None:
             difference = (mean - self._given).ravel()
             cov += count * np.multiply.outer(difference, difference)
-            self.mean = self._given
         cov /= count - 1
-        variance, components = np.linalg.eigh(cov)
-        variance, components = variance[::-1], components[:, ::-1]
-        largest = np.abs(components).argmax(axis=0)
-        components = components * np.sign(components[largest, np.arange(n)])
-        self.cov, self._xmean, self._reference = cov, self.mean.ravel(), self._atoms
-        self._variance, self._p_components = variance, components
+        return cov
+
+    def _assess(self, parts: Sequence[Part[CovarianceSums]]) -> "_Sampling":
+        """Compute the intervals of the variances, and the RMSIP of both halves."""
+        space = np.ascontiguousarray(self._p_components[:, : 2 * DRAWN])
+
+        def variances(value: CovarianceSums) -> np.ndarray:
+            if value[0] < 2:
+                return np.full((2, space.shape[1]), np.nan)[:, :DRAWN]
+            cov = self._covariance(value)
+            found = np.linalg.eigvalsh(space.T @ cov @ space)[::-1][:DRAWN]
+            return np.stack([found, np.cumsum(found) / np.trace(cov)])
+
+        part = CoreCovariance(finite=True)
+        found = errors_of_run(self, part, parts, variances)
+        rmsip, halves = np.full(len(self._variance), np.nan), halves_of(part, parts)
+        # A half with n frames has n - 1 components.
+        n = min(DRAWN, min(half[0] for half in halves) - 1, len(rmsip))
+        if n > 0 and len(halves) == 2:
+            first, second = (_components_of(self._covariance(half))[1] for half in halves)
+            rmsip[:n] = rmsip_of(first[:, :n], second[:, :n])
+        padding = (0, 0), (0, len(rmsip) - found.interval.shape[1])
+        of_variance, of_fraction = np.pad(found.interval, padding, constant_values=np.nan)
+        return _Sampling(of_variance, of_fraction, rmsip, found.method)
 
     def _fill(self) -> None:
         """Set the requested number of components in the results."""
@@ -269,6 +370,9 @@ class PCA(AnalysisBase):
         notes = {"variance along the first components": ", ".join(shares)}
         table = Table(columns, "component", {label: label}, label, drawn, partial=some, notes=notes)
         arrays = {"projection": self.results.projection} if self.n_projected else {}
+        if self._of_errors is not None:
+            table = self._of_errors.add_to(table)
+            arrays |= self._of_errors.arrays(n)
         self.results = Results(
             table=table,
             provenance=self.results.provenance,
@@ -475,6 +579,94 @@ def cross_correlation_of(cov: np.ndarray) -> np.ndarray:
     size = np.sqrt(np.diagonal(products))
     with np.errstate(invalid="ignore", divide="ignore"):
         return products / np.multiply.outer(size, size)
+
+
+def _components_of(cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Variances in decreasing order, and components in the columns."""
+    variance, components = np.linalg.eigh(cov)
+    return variance[::-1], components[:, ::-1]
+
+
+def rmsip_of(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """RMSIP of the first k components in the columns of two arrays, for each k.
+
+    Examples
+    --------
+    >>> rmsip_of(np.eye(3), np.eye(3)[:, [0, 2, 1]]).round(2).tolist()
+    [1.0, 0.71, 1.0]
+    """
+    sums = ((first.T @ second) ** 2).cumsum(axis=0).cumsum(axis=1).diagonal()
+    return np.sqrt(sums / np.arange(1, len(sums) + 1))
+
+
+def cosine_contents(projection: np.ndarray, left_out: np.ndarray) -> np.ndarray:
+    """Cosine content of each column of a projection, shape (n_frames, n_projected).
+
+    Frames that were left out do not count. See the notes of `PCA`.
+    """
+    n, half_periods = len(projection), np.arange(1, projection.shape[1] + 1)
+    known = projection[~left_out]
+    if len(known) < LEAST_OF_COSINES:
+        return np.full(projection.shape[1], np.nan)
+    cosines = np.cos(np.pi * np.multiply.outer(np.arange(n) + 0.5, half_periods) / n)[~left_out]
+    # Without gaps, the sum of the squared cosines is n / 2.
+    squares = (cosines**2).sum(axis=0) * (known**2).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (cosines * known).sum(axis=0) ** 2 / squares
+
+
+@dataclass
+class _Sampling:
+    """Intervals of variances and of their cumulative fractions, and how sure components are."""
+
+    of_variance: np.ndarray
+    of_fraction: np.ndarray
+    rmsip: np.ndarray
+    method: str
+    cosine_content: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    def arrays(self, n: int) -> dict[str, np.ndarray]:
+        """Return the results for the first n components."""
+        return {
+            "variance_interval": self.of_variance[:n],
+            "cumulated_variance_interval": self.of_fraction[:n],
+            "rmsip_of_halves": self.rmsip[:n],
+            "cosine_content": self.cosine_content,
+        }
+
+    def add_to(self, table: Table) -> Table:
+        """Add columns, bands and notes to a table of components and to its figure."""
+        (label,), title, overlap = table.y, "variance (Å²)", "RMSIP of halves"
+        n, bands = len(table.columns["component"]), {label: title_of_band(label)}
+        columns = {
+            "component": table.columns["component"],
+            title: table.columns[title],
+            title_of_band(title): self.of_variance[:n],
+            label: table.columns[label],
+            bands[label]: self.of_fraction[:n],
+            overlap: self.rmsip[:n],
+        }
+        first = {key: values[:DRAWN] for key, values in columns.items()}
+        legend = {label: f"{label} and 95 % interval", overlap: "RMSIP of both halves of the run"}
+        drawn = Table(first, "component", legend, "fraction of the variance; RMSIP", bands=bands)
+        notes = {**table.notes, **self.notes}
+        return replace(table, columns=columns, drawn=drawn, notes=notes, bands=bands)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Sentences on the components of both halves, and on the cosine contents."""
+        found = {}
+        k = int((~np.isnan(self.rmsip[:OVERLAP])).sum())
+        if k:
+            unrelated = np.sqrt(k / len(self.rmsip))
+            rmsip = f"{self.rmsip[k - 1]:.2f} of {many(k, 'component')}"
+            found["RMSIP of both halves"] = f"{rmsip} (equal: 1, unrelated: {unrelated:.2f})"
+        cosines = [f"{one:.2f}" for one in self.cosine_content[:LEAST_PROJECTED]]
+        if cosines:
+            found["cosine content of the first components"] = (
+                f"{', '.join(cosines)} (near 1: like random diffusion)"
+            )
+        return found
 
 
 class _Projection(AnalysisBase):
