@@ -15,11 +15,12 @@ from paceline.analysis.blocks import (
     jackknife_interval,
     time_with_interval,
 )
+from paceline.analysis.function_errors import errors_of_means
 from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
 from paceline.analysis.series_parts import SeriesParts, check_temperature, running_integral
 from paceline.analysis.table import Table
-from paceline.analysis.uncertainty import SeriesMean, mean_of_series, with_error
+from paceline.analysis.uncertainty import mean_of_series, with_error
 from paceline.block import Block
 from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration
@@ -130,8 +131,8 @@ class DielectricConstant(_DipoleAnalysis):
     results.eps_mean : float
         Mean of the three components of `eps`.
     results.eps_mean_interval : float
-        Half the width of the 95 % interval of `eps_mean`. It is the interval of the mean square
-        deviation of the moments, a time series (`mean_of_series`). NaN for less than 4 frames.
+        Half the width of the 95 % interval of `eps_mean`, from parts of the run
+        (`paceline.analysis.function_errors`). NaN for less than 4 frames.
     results.eps_mean_converged : bool
         True if the square deviation and the moments along each axis have 10 independent values
         or more, with a probability of 95 %.
@@ -228,12 +229,8 @@ class DielectricConstant(_DipoleAnalysis):
         energy = convert(constants["Boltzmann_constant"], "kJ/mol", "eV") * self.temperature
         unit = energy * self.volume * constants["electric_constant"]
         eps = 1 + fluct / unit
-        # The mean of this series equals the mean of the three constants.
-        squares = mean_of_series(1 + ((moments[read] - mean) ** 2).mean(axis=1) / unit)
-        converged = squares.converged and all(
-            mean_of_series(along).converged for along in moments[read].T
-        )
-        text = _constant_with_interval(squares, converged=converged)
+        interval, converged = self._interval(moments[read] - mean, unit)
+        text = _constant_with_interval(eps.mean(), interval, converged=converged)
         titles = {f"M{axis} (e Å)": f"along {axis}" for axis in "xyz"}
         columns = dict(zip(titles, moments.T, strict=True))
         columns["volume (Å³)"] = volumes
@@ -257,10 +254,25 @@ class DielectricConstant(_DipoleAnalysis):
             fluct=fluct,
             eps=eps,
             eps_mean=eps.mean(),
-            eps_mean_interval=squares.interval,
+            eps_mean_interval=interval,
             eps_mean_converged=converged,
             moments=moments,
         )
+
+    @staticmethod
+    def _interval(deviations: np.ndarray, unit: float) -> tuple[float, bool]:
+        """Half the width of the interval of the mean constant, and whether it is converged.
+
+        The mean moment of the run is not exact: without a part of the run, it differs.
+        """
+        squares = (deviations**2).mean(axis=1)
+        found = errors_of_means(
+            np.column_stack([squares, deviations]),
+            lambda means: np.array([means[0] - (means[1:] ** 2).mean()]) / unit,
+        )
+        series = squares, *deviations.T
+        converged = all(mean_of_series(one, blocks=False).converged for one in series)
+        return float(found.interval[0]), converged
 
     @staticmethod
     def _running_constant(moments: np.ndarray, volumes: np.ndarray, energy: float) -> np.ndarray:
@@ -277,12 +289,12 @@ class DielectricConstant(_DipoleAnalysis):
         return found
 
 
-def _constant_with_interval(found: SeriesMean, *, converged: bool) -> str:
+def _constant_with_interval(value: float, interval: float, *, converged: bool) -> str:
     """Format a dielectric constant with its interval, and say if it is not converged."""
     note = "" if converged else ", not converged"
-    if not found.interval > 0:
-        return f"{found.mean:.4g}, no interval{note}"
-    return f"{with_error(found.mean, found.interval)} (95 %){note}"
+    if not interval > 0:
+        return f"{value:.4g}, no interval{note}"
+    return f"{with_error(value, interval)} (95 %){note}"
 
 
 class DipoleAutocorrelation(_DipoleAnalysis):
