@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paceline.analysis.table import States, Table, part_labels
-from paceline.analysis.uncertainty import mean_of_series
+from paceline.analysis.table import States, Table, part_labels, titles_of_limits
+from paceline.analysis.uncertainty import limits_of_fractions, mean_of_series
 from paceline.performance.number_format import many
 
 if TYPE_CHECKING:
@@ -39,8 +39,10 @@ class AngleStates:
         Angles in degrees, from 0 to less than 360, or to less than 180 if folded.
     folded : numpy.ndarray of bool, shape (n_angles,)
         True for angles that are counted from 0 to 180°.
-    populations, intervals : numpy.ndarray of float64, shape (n_angles, 5)
-        Fraction of frames in each of `ALL_STATES`, and half the width of its 95 % interval.
+    populations : numpy.ndarray of float64, shape (n_angles, 5)
+        Fraction of frames in each of `ALL_STATES`.
+    intervals : numpy.ndarray of float64, shape (n_angles, 5, 2)
+        Lower and upper limits of their 95 % intervals.
     independent : numpy.ndarray of float64, shape (n_angles,)
         Number of independent values of the state with the fewest; NaN if the state never changes.
     converged : numpy.ndarray of bool, shape (n_angles,)
@@ -77,7 +79,8 @@ class AngleStates:
     def columns(self) -> dict[str, np.ndarray]:
         """Return the columns of a table with one row per angle."""
         found = {ALL_STATES[k]: self.populations[:, k] for k in self.shown}
-        found |= {_interval(ALL_STATES[k]): self.intervals[:, k] for k in self.shown}
+        for k in self.shown:
+            found |= zip(titles_of_limits(ALL_STATES[k]), self.intervals[:, k].T, strict=True)
         found["transitions"] = self.transitions
         found[f"transition rate ({self.rate_unit})"] = self.rates
         found["independent values"] = self.independent
@@ -95,7 +98,7 @@ class AngleStates:
             "population",
             drawn,
             keys=keys,
-            bands={name: _interval(name) for name in shown},
+            bands={name: titles_of_limits(name) for name in shown},
             counts=["transitions"],
             notes=self._notes(left_out),
         )
@@ -166,7 +169,8 @@ def states_of(analysis: "AnalysisBase", angles: np.ndarray, folded: np.ndarray) 
         "transitions are not counted"
     )
     analysis.remark("order", None if is_ordered else unordered)
-    populations, intervals = np.full((2, n_angles, len(ALL_STATES)), np.nan)
+    populations = np.full((n_angles, len(ALL_STATES)), np.nan)
+    intervals = np.full((*populations.shape, 2), np.nan)
     independent, rates = np.full((2, n_angles), np.nan)
     converged = np.ones(n_angles, dtype=bool)
     transitions = np.zeros(n_angles, np.int64)
@@ -187,10 +191,8 @@ def states_of(analysis: "AnalysisBase", angles: np.ndarray, folded: np.ndarray) 
             # With two states, one population determines the other.
             some = there[:1] if len(there) == 2 else there
             found = [mean_of_series(numbers == state, blocks=False) for state in some]
-            means = populations[k, there]
             half = np.array([one.interval for one in found])
-            # An interval that includes the whole range from 0 to 1 contains no information.
-            intervals[k, there] = np.where(half < np.maximum(means, 1 - means), half, np.nan)
+            intervals[k, there] = limits_of_fractions(populations[k, there], half)
             independent[k] = min(one.n_independent for one in found)
             converged[k] = all(one.converged for one in found)
         if is_ordered:
@@ -211,8 +213,3 @@ def _numbers(angles: np.ndarray, is_folded: bool) -> np.ndarray:
         low, high = PERPENDICULAR
         return np.where((angles >= low) & (angles < high), 3, 4)
     return (angles // WIDTH).astype(np.int64)
-
-
-def _interval(name: str) -> str:
-    """Title of the column with half the widths of the intervals."""
-    return f"{name}, 95 % interval"

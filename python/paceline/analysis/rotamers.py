@@ -39,9 +39,10 @@ class Rotamers(ChiAngles):
     as χ2 of asparagine, histidine and tryptophan, have the usual three states, but not three
     minima: see the histogram.
 
-    A population is the mean of a series of 1 and 0. Its interval is that of `mean_of_series`, by
-    the statistical inefficiency. Transitions are counted from one frame to the next. Transitions
-    that are reversed in between are missed, so their number depends on the time between frames.
+    A population is the mean of a series of 1 and 0. Its interval is a score interval, whose
+    effective number of values is that of `mean_of_series`. Transitions are counted from one frame
+    to the next. Transitions that are reversed in between are missed, so their number depends on the
+    time between frames.
 
     Parameters
     ----------
@@ -64,10 +65,9 @@ class Rotamers(ChiAngles):
     results.populations : numpy.ndarray of float64, shape (n_angles, 5)
         Fraction of frames in gauche+, trans, gauche-, perpendicular and planar; NaN for states that
         are impossible for an angle. Frames with a NaN angle are ignored.
-    results.intervals : numpy.ndarray of float64, shape (n_angles, 5)
-        Half the widths of the 95 % intervals of the populations. NaN if all or no frames have the
-        state, if frames are not in the order of time, or if there are so few independent values
-        that the interval would contain all fractions from 0 to 1.
+    results.intervals : numpy.ndarray of float64, shape (n_angles, 5, 2)
+        Lower and upper limits of the 95 % intervals of the populations. NaN if all or no frames
+        have the state, or if frames are not in the order of time.
     results.independent : numpy.ndarray of float64, shape (n_angles,)
         Number of independent values of the state with the fewest; NaN if the state never changes.
     results.transitions : numpy.ndarray of int64, shape (n_angles,)
