@@ -174,6 +174,32 @@ class TestOddInput:
         found = paceline.convergence(np.r_[np.zeros(300), np.ones(2), np.zeros(200)])
         assert any("(about 0 and 1) only twice" in reason for reason in found.reasons)
 
+    @pytest.mark.parametrize("n_changes", [0, 3, 19, 20])
+    def test_each_of_two_states_must_be_left_ten_times(self, n_changes):
+        state = np.arange(N) * (n_changes + 1) // N % 2
+        found = paceline.convergence(8 * state + autoregressive(3))
+        few = [reason for reason in found.reasons if "changed between two states" in reason]
+        assert bool(few) is (0 < n_changes < 20)
+
+    @pytest.mark.parametrize("first", [150, 400])
+    def test_a_single_jump_is_no_equilibration(self, first):
+        series = np.where(np.arange(N) < first, 8.0, 0.0) + 0.7 * autoregressive(3)
+        for one in (series, -series):
+            found = paceline.convergence(one)
+            assert found.verdict == "not shown to be sampled"
+            assert any("two states" in reason and "only once" in reason for reason in found.reasons)
+            assert found.needed_time > 0
+
+    @pytest.mark.parametrize("size", [8, 50, 1000])
+    @pytest.mark.parametrize("time", [0.3, 3, 50, 150])
+    def test_a_start_that_decays_is_no_state(self, size, time):
+        series = size * np.exp(-np.arange(N) / time) + autoregressive(3)
+        assert paceline.convergence(series).verdict == "sampled"
+        # A start that is short with respect to the run is no state, even if it is flat.
+        series = np.where(np.arange(N) < 40, float(size), 0.0) + autoregressive(3)
+        found = paceline.convergence(series)
+        assert not any("two states" in reason for reason in found.reasons)
+
     def test_wrong_arguments(self):
         series = autoregressive(5)
         times = np.arange(N) * 1.0

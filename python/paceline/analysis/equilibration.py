@@ -24,6 +24,12 @@ MOST_START = 0.5
 APART = 4.5
 #: Minimum fraction of the values in the rarer of two states.
 RARE = 0.002
+#: Minimum length of a state before a single change, as a fraction of the series. Shorter ones are a
+#: start, such as the first frames of an RMSD from the first frame.
+LEAST_STAY = 0.05
+#: Maximum fraction of the values before a change that are between two states. Of an exponential
+#: decay, about half of them are.
+MOST_BETWEEN = 0.25
 #: Number of bins of the histogram that separates two states.
 N_BINS = 256
 #: Maximum number of values in the histogram. Of longer series, equally spaced values are used.
@@ -85,6 +91,29 @@ def averages(values: np.ndarray, n_bins: int) -> np.ndarray:
     edges = np.linspace(0, len(values), n_bins + 1)
     whole = np.minimum(edges.astype(np.intp), len(values) - 1)
     return np.diff(sums[whole] + (edges - whole) * values[whole]) * (n_bins / len(values))
+
+
+def crossings_of_start(values: np.ndarray, start: int) -> tuple[int, float, float] | None:
+    """Count changes between two states, as `crossings_of_states`, if one of them is the start.
+
+    `start` is the index from which on the series counts as equilibrated. If a series jumps from one
+    state to another one, a decay is fitted to the jump, although either state may be the more
+    probable one. Returns None if nothing is left out, or if the start is short or decays.
+    """
+    if start < LEAST_STAY * len(values):
+        return None
+    found = crossings_of_states(values)
+    if found is None:
+        return None
+    _, low, high = found
+    centre, reach = (low + high) / 2, (high - low) / 4
+    begin = values[:start]
+    between = int(np.count_nonzero(np.abs(begin - centre) <= reach))
+    was_above = values[start:].mean() < centre
+    outside = begin > centre + reach if was_above else begin < centre - reach
+    before = int(np.count_nonzero(outside))
+    is_jump = before >= LEAST_STAY * len(values) and between <= MOST_BETWEEN * (before + between)
+    return found if is_jump else None
 
 
 def crossings_of_states(values: np.ndarray) -> tuple[int, float, float] | None:

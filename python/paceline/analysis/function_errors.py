@@ -184,7 +184,7 @@ def errors_of_states(
     `states`, shape (n_frames, ...), are numbers from 0, or -1 in frames that were left out. Returns
     fractions of shape (..., n_states), and their errors. If parts have equal lengths, the
     pseudo-values of a fraction are the fractions of the parts. The number of independent parts is
-    at most the number of times that a state is entered or left.
+    at most half the number of times that a state is entered or left.
     """
     known = states[(states >= 0).all(axis=tuple(range(1, states.ndim)))]
     parts = equal_parts(known)
@@ -192,7 +192,7 @@ def errors_of_states(
     interval, least = errors_of_series(series)
     moved = known[1:] != known[:-1]
     changes = sum(_counts_of_states(some, n_states, moved) for some in (known[1:], known[:-1]))
-    found = FunctionErrors(interval, np.minimum(least, changes), len(parts), len(parts[0]))
+    found = FunctionErrors(interval, np.minimum(least, changes / 2), len(parts), len(parts[0]))
     return _fractions_of_states(known, n_states), _remarked(analysis, found)
 
 

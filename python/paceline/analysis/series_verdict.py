@@ -5,7 +5,11 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from paceline.analysis.equilibration import crossings_of_states, find_start
+from paceline.analysis.equilibration import (
+    crossings_of_start,
+    crossings_of_states,
+    find_start,
+)
 from paceline.analysis.mean_error import MeanError, error_of_mean
 from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, digits
 from paceline.performance.number_format import many
@@ -19,6 +23,8 @@ DRIFTING: Verdict = "drifting"
 UNKNOWN_START = -1
 #: Minimum difference between the means of both halves that counts as notable, in standard errors.
 NOTABLE_HALVES = 2.5
+#: Minimum number of changes between two states, each of which is left at least 10 times then.
+ENOUGH_CHANGES = 2 * ENOUGH
 #: Minimum number of values for a verdict that a series drifts or changes between states.
 LEAST_OF_VERDICT = 20
 
@@ -154,7 +160,10 @@ def assess_series(
         unknown = (np.nan, np.nan)
         reasons = (why, *notes)
         return replace(found, needed_time=np.nan, needed_interval=unknown, reasons=reasons)
-    doubts, factors = _doubts(production, found, error, (centre, scale), precision, kind)
+    states = None
+    if kind != "states" and len(production) >= LEAST_OF_VERDICT:
+        states = crossings_of_states(production) or crossings_of_start(deviations, start)
+    doubts, factors = _doubts(production, found, error, (centre, scale), precision, kind, states)
     more = [found.length * max(0.0, factor - 1) for factor in factors]
     verdict = NOT_SHOWN if doubts else SAMPLED
     if not doubts:
@@ -252,11 +261,12 @@ def _doubts(
     unit: tuple[float, float],
     precision: float | None,
     kind: Kind,
+    states: tuple[int, float, float] | None,
 ) -> tuple[list[str], tuple[float, float]]:
     """Return the reasons why a series is not "sampled", and factors by which it should be longer.
 
     The first factor is the likely one, and the second one is cautious. `unit` contains origin and
-    scale of the values.
+    scale of the values, and `states` the changes between two states, and their means.
     """
     centre, scale = unit
     doubts = []
@@ -272,11 +282,11 @@ def _doubts(
         )
         numbers = np.array([found.n_independent, found.least_independent])
         factors = np.maximum(factors, ENOUGH / numbers)
-    n_changes = ENOUGH
+    n_changes = ENOUGH_CHANGES
     if kind == "states":
         n_changes = int(np.count_nonzero(np.diff(production)))
         change = "the state is entered or left"
-    elif enough_values and (states := crossings_of_states(production)):
+    elif states is not None:
         n_changes = states[0]
         # Rounding leaves a small remainder where the mean is 0.
         means = (round(centre / scale + value, 12) * scale + 0.0 for value in states[1:])
@@ -286,10 +296,10 @@ def _doubts(
             if kind == "angle"
             else f"it changed between two states (about {low} and {high})"
         )
-    if n_changes < ENOUGH:
+    if n_changes < ENOUGH_CHANGES:
         times = {0: "never", 1: "only once", 2: "only twice"}
         doubts.append(f"{change} {times.get(n_changes, f'only {n_changes} times')}")
-        factors = np.maximum(factors, ENOUGH / max(1, n_changes))
+        factors = np.maximum(factors, ENOUGH_CHANGES / max(1, n_changes))
     halves = [half.mean() for half in np.array_split(production, 2)]
     standard_error = float(np.sqrt(error.weights @ error.variances))
     if enough_values and abs(halves[1] - halves[0]) > NOTABLE_HALVES * 2 * standard_error:
