@@ -12,12 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import MDAnalysis as mda
 import numpy as np
 from MDAnalysis.units import constants, convert
 from scipy.signal import lfilter
 
 import paceline
 from paceline.analysis.blocks import block_products, jackknife_interval
+from paceline.analysis.correlation import VelocityAutocorrelation
 from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
 from paceline.analysis.diffusion import mean_and_interval
 from paceline.analysis.free_energy import free_energy_surface
@@ -187,6 +189,36 @@ def conductivity_coverage(
         mean = running_integral(found.sums.sum(axis=0) / found.counts.sum(axis=0), times) / 3
         without = running_integral(found.without_each().T, times).T / 3
         held.append(abs(mean[last] - right) <= jackknife_interval(without)[last])
+    return float(np.mean(held))
+
+
+def velocity_coverage(
+    n_molecules: int,
+    repeats: int,
+    n_times: int,
+    until: float = 3.0,
+    time: float = 5.0,
+    seed: int = 11,
+) -> float:
+    """Return the fraction of intervals that contain the integral of velocities' correlation.
+
+    Each molecule has two atoms with the same velocity, of variance 1 along each axis, whose
+    correlation decays with `time`. The integral is that up to some decay times.
+    """
+    rng, held = np.random.default_rng(seed), []
+    n_frames, last = int(n_times * time), int(until * time)
+    right = running_integral(np.exp(-np.arange(last + 1) / time), np.array([0.0, 1.0]))[-1]
+    for _ in range(repeats):
+        velocities, _ = relaxing(rng, n_frames, 3 * n_molecules, time)
+        velocities = np.repeat(velocities.reshape(n_frames, n_molecules, 3), 2, axis=1)
+        universe = mda.Universe.empty(
+            2 * n_molecules, n_molecules, atom_resindex=np.repeat(np.arange(n_molecules), 2)
+        )
+        universe.load_new(np.zeros(velocities.shape, np.float32), velocities=velocities)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = VelocityAutocorrelation(universe, errors=True).run(backend="serial").results
+        held.append(abs(found.integral[last] - right) <= found.integral_interval[last])
     return float(np.mean(held))
 
 
@@ -411,6 +443,12 @@ CASES: dict[str, Callable[[], float]] = {
     **{
         f"conductivity, run of {n} decay times": partial(conductivity_coverage, 1000, n)
         for n in (50, 100, 200, 500)
+    },
+    **{
+        f"diffusion by velocities of {n} molecules, run of {times} decay times": partial(
+            velocity_coverage, n, 500, times
+        )
+        for n, times in ((5, 50), (20, 50), (20, 200), (50, 200))
     },
     **{
         f"{name}, run of {n} stays of {atoms} atoms": partial(

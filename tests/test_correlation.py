@@ -3,6 +3,7 @@
 import MDAnalysis
 import numpy as np
 import pytest
+from scipy.integrate import cumulative_trapezoid
 
 import paceline
 from paceline.analysis.correlation import CurrentAutocorrelation, VelocityAutocorrelation
@@ -164,6 +165,30 @@ def test_vibrations(tmp_path):
     assert table.columns[-1] == "diffusion coefficient up to this time (10⁻⁵ cm²/s)"
     np.testing.assert_allclose(table.iloc[:, -1], 10 * found.integral)
     assert len(found.plot().lines[0].get_xdata()) == 100 < len(found.timeseries)
+
+
+def test_a_diffusion_coefficient_has_an_interval_between_molecules():
+    velocities = np.repeat(np.random.default_rng(4).standard_normal((60, 5, 3)), 2, axis=1)
+    universe = MDAnalysis.Universe.empty(10, trajectory=True)
+    universe.load_new(np.zeros((60, 10, 3), np.float32), velocities=velocities, dt=0.1)
+    universe.add_TopologyAttr("bonds", [(2 * k, 2 * k + 1) for k in range(5)])
+    plain = VelocityAutocorrelation(universe).run().results
+    found = VelocityAutocorrelation(universe, errors=True).run().results
+    np.testing.assert_array_equal(found.integral, plain.integral)
+    assert "integral_interval" not in plain
+    of_molecules = found.by_atom.reshape(60, 5, 2).mean(axis=2)
+    integrals = np.stack([cumulative_trapezoid(one, dx=0.1, initial=0) for one in of_molecules.T])
+    wanted = 2.7764451 * (integrals / 3).std(axis=0, ddof=1) / np.sqrt(5)
+    np.testing.assert_allclose(found.integral_interval[1:], wanted[1:], rtol=1e-6)
+    assert np.isnan(found.integral_interval[0])
+    assert found.provenance["intervals"] == "95 %, between 5 molecules"
+    title = "diffusion coefficient up to this time, 95 % ± (10⁻⁵ cm²/s)"
+    np.testing.assert_allclose(found.to_dataframe()[title], 10 * found.integral_interval)
+    figure = found.plot().figure
+    assert [len(axes.collections) for axes in figure.axes] == [0, 1]
+    # A single molecule has no interval.
+    alone = VelocityAutocorrelation(universe.atoms[:2], errors=True).run().results
+    assert np.isnan(alone.integral_interval).all()
 
 
 @pytest.mark.parametrize("left_out", [[0], [49], [20, 21, 49], list(range(1, 50, 2))])

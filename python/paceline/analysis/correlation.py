@@ -1,6 +1,7 @@
 """Autocorrelation functions of time series, of velocities and of currents."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from paceline.analysis.base import AnalysisBase, check_order, check_times
 from paceline.analysis.blocks import block_products, jackknife_interval
+from paceline.analysis.diffusion import error_between_molecules, molecules_of
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
@@ -18,12 +20,13 @@ from paceline.analysis.series_parts import (
     results_bytes,
     running_integral,
 )
-from paceline.analysis.table import Table
+from paceline.analysis.table import Table, title_of_band
 from paceline.block import Block
 from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.errors import UnsupportedError
+from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_not_empty
 
 #: Minimum number of lag times in figures of velocities and currents, for runs that have more.
@@ -173,6 +176,8 @@ class VelocityAutocorrelation(AnalysisBase):
         Atoms; the trajectory must contain velocities.
     fft : bool
         Use Fourier transforms; with False, evaluate the sums of the definition directly.
+    errors : bool
+        Also compute 95 % intervals of the integral, from the differences between molecules.
 
     Attributes
     ----------
@@ -186,6 +191,10 @@ class VelocityAutocorrelation(AnalysisBase):
     results.integral : numpy.ndarray of float64, shape (n_frames,)
         Integral of the mean from 0 to each lag time by the trapezoidal rule, divided by 3, Å²/ps.
         Its plateau is the diffusion coefficient (Green 1954, Kubo 1957). NaN if times are unknown.
+    results.integral_interval : numpy.ndarray of float64, shape (n_frames,)
+        With `errors`: half the widths of the 95 % intervals of `integral`, Å²/ps, by Student's t
+        between molecules; NaN for less than two molecules. Molecules are those of
+        `EinsteinMSD`. Motion that molecules share is not in the interval.
     results.frequencies : numpy.ndarray of float64, shape (n_frames + 1,)
         Frequencies, THz; per frame if times are unknown.
     results.spectrum : numpy.ndarray of float64, shape (n_frames + 1,)
@@ -227,6 +236,7 @@ class VelocityAutocorrelation(AnalysisBase):
                 "--spectrum spectrum.png"
             ),
         ),
+        options=("errors",),
         further={"spectrum": "write the spectrum (Å²/ps) against frequencies (THz)"},
     )
 
@@ -234,10 +244,17 @@ class VelocityAutocorrelation(AnalysisBase):
     over_parts = True
     fields = ("velocities",)
 
-    def __init__(self, atomgroup: Atoms | System, *, fft: bool = True, verbose: bool = False):
+    def __init__(
+        self,
+        atomgroup: Atoms | System,
+        *,
+        fft: bool = True,
+        errors: bool = False,
+        verbose: bool = False,
+    ):
         super().__init__(atomgroup, verbose=verbose)
         check_not_empty(self.atomgroup, "VelocityAutocorrelation: the group")
-        self.fft = fft
+        self.fft, self.errors = fft, errors
         self.row_bytes = 12 * len(self.atomgroup)
 
     def parameters(self) -> dict[str, object]:
@@ -274,17 +291,46 @@ class VelocityAutocorrelation(AnalysisBase):
         columns = {self.lag_title: self._delta_t, title: mean}
         shown = Table(_first_tenth(columns), self.lag_title, {title: "velocities"}, title)
         # 1 Å²/ps is 10⁻⁴ cm²/s.
-        columns["diffusion coefficient up to this time (10⁻⁵ cm²/s)"] = 10 * integral
+        coefficient = "diffusion coefficient up to this time (10⁻⁵ cm²/s)"
+        columns[coefficient] = 10 * integral
+        method, arrays = {}, {}
+        if self.errors:
+            half, method["intervals"] = self._interval(value.by_particle, mean)
+            arrays["integral_interval"] = half
+            band = title_of_band(coefficient)
+            columns[band] = 10 * half
+            first = _first_tenth(columns)
+            legend = {coefficient: "integral and 95 % interval"}
+            below = Table(first, self.lag_title, legend, coefficient, bands={coefficient: band})
+            shown = replace(shown, panels=[shown, below])
         self.results = Results(
             table=Table(columns, self.lag_title, {title: "velocities"}, title, shown),
-            provenance=self.record(),
+            provenance={**self.record(), **method},
             timeseries=mean,
             by_atom=value.by_particle.T,
             delta_t_values=self._delta_t,
             integral=integral,
+            **arrays,
             frequencies=np.arange(n + 1) / (2 * n * dt),
             spectrum=np.fft.rfft(even).real * dt,
         )
+
+    def _interval(self, by_atom: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, str]:
+        """Half the widths of the intervals of the integral, and how they are computed."""
+        molecules, guessed = molecules_of(self.atomgroup.universe, self.atomgroup.indices)
+        counts = np.bincount(molecules)
+        squares = np.zeros(len(mean))
+        for atoms in np.split(np.argsort(molecules, kind="stable"), np.cumsum(counts)[:-1]):
+            off = by_atom[atoms].sum(axis=0) - len(atoms) * mean
+            squares += (running_integral(off, self._delta_t) / 3) ** 2
+        _, (_, half) = error_between_molecules(counts, squares)
+        if not self.times_known:
+            half = np.full(len(mean), np.nan)
+        note = f" ({guessed})" if guessed else ""
+        # At the first lag time, the integral is 0.
+        return np.where(
+            half > 0, half, np.nan
+        ), f"95 %, between {many(len(counts), 'molecule')}{note}"
 
     FURTHER_TABLES = ("spectrum",)
 

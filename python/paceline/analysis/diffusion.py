@@ -113,11 +113,10 @@ def mean_and_interval(
     counts = np.bincount(molecules)
     found = {"value": value, "error": np.nan, "interval": np.nan}
     found |= {"n_molecules": len(counts), "n_blocks": 0}
-    n = len(slopes) ** 2 / (counts @ counts)  # effective number; exact for equal sizes
+    off = np.bincount(molecules, weights=slopes) - counts * value
+    n, half = error_between_molecules(counts, np.array(off @ off))
     if n >= FEWEST:
-        off = np.bincount(molecules, weights=slopes) - counts * value
-        error = float(np.sqrt(n / (n - 1) * (off @ off)) / len(slopes))
-        found |= {"error": error, "interval": float(students_t(n - 1)) * error}
+        found |= {"error": float(half[0]), "interval": float(half[1])}
     if by_block is not None:
         blocks = by_block.mean(axis=0)
         blocks = blocks[~np.isnan(blocks)]
@@ -129,6 +128,21 @@ def mean_and_interval(
                 interval = float(students_t(n_blocks - 1)) * error
                 found |= {"error": error, "interval": interval, "n_blocks": n_blocks}
     return found
+
+
+def error_between_molecules(counts: np.ndarray, squares: np.ndarray) -> tuple[float, np.ndarray]:
+    """Compute the effective number of molecules, and the error of a mean over their particles.
+
+    `counts` are numbers of particles of molecules. `squares`, of any shape, is the sum over
+    molecules of the squared difference between the sum of their particles and that many means. The
+    error has shape (2, ...): standard errors, and half the widths of 95 % intervals; NaN for too
+    few molecules.
+    """
+    n = float(counts.sum()) ** 2 / float(counts @ counts)  # exact for equal sizes
+    if n < FEWEST:
+        return n, np.full((2, *squares.shape), np.nan)
+    error = np.sqrt(n / (n - 1) * squares) / counts.sum()
+    return n, np.stack([error, students_t(n - 1) * error])
 
 
 def molecules_of(universe: System, atoms: np.ndarray) -> tuple[np.ndarray, str]:
