@@ -336,6 +336,30 @@ def test_bins_of_sites_are_truncated(tmp_path):
     np.testing.assert_array_equal(whole.results.count, [2, 1, 2])
 
 
+@pytest.mark.parametrize("n_first", [2, 20])
+def test_sites_have_intervals(n_first, universe):
+    groups = [(universe.select_atoms("name CA")[:n_first], universe.select_atoms("name CB")[:9])]
+    options = {"nbins": 12, "range": (2.0, 14.0), "norm": "density"}
+    plain = InterRDF_s(universe, groups, **options).run().results
+    found = InterRDF_s(universe, groups, **options, errors=True).run(block_frames=16)
+    results = found.results
+    np.testing.assert_array_equal(results.rdf[0], plain.rdf[0])
+    assert "rdf_interval" not in plain
+    # The density is that of all pairs together, divided by the number of centers.
+    sums = InterRDF(*groups[0], **options, errors=True).run(block_frames=16).results
+    band = results.table.limits_of("mean n(r) of ags[0] (Å⁻³)") if n_first > 2 else None
+    if band is not None:
+        values = results.rdf[0].mean(axis=(0, 1))
+        np.testing.assert_allclose(values * 9 * n_first, sums.rdf, rtol=1e-12)
+        np.testing.assert_allclose((band[1] - values) * 9 * n_first, sums.rdf_interval, rtol=1e-9)
+    first, second = (group[:1] for group in groups[0])
+    one = InterRDF(first, second, **options, errors=True).run(block_frames=16).results
+    np.testing.assert_allclose(results.rdf_interval[0][0, 0], one.rdf_interval, rtol=1e-9)
+    table = results.table
+    assert len(table.bands) == len(table.y) == (18 if n_first == 2 else 1)
+    np.testing.assert_array_equal(np.isnan(results.rdf_interval[0]), results.count[0] % 98 == 0)
+
+
 def test_sites_that_share_a_residue_are_left_out(universe):
     ca, cb = universe.select_atoms("name CA and resid 5-9"), universe.select_atoms("name CB")
     options = {"range": (0.0, 6.0), "norm": "none"}

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -505,6 +505,10 @@ class InterRDF(AnalysisBase):
         )
 
 
+#: Sum of the cell volumes, Å³; numbers of frames in each bin; smallest height of a cell, Å.
+SiteCounts: TypeAlias = tuple[float, SparseCounts, float]
+
+
 class InterRDF_s(AnalysisBase):
     r"""Radial distribution functions of single pairs of atoms.
 
@@ -533,6 +537,8 @@ class InterRDF_s(AnalysisBase):
         Accepted for compatibility with MDAnalysis, and ignored.
     exclude_same : {"residue", "segment", "chain", "fragment"}, optional
         Leave out pairs of atoms in the same unit of this kind: their counts are 0.
+    errors : bool
+        Also compute 95 % intervals of all values, from parts of the run.
 
     Attributes
     ----------
@@ -544,6 +550,9 @@ class InterRDF_s(AnalysisBase):
         For each pair of groups: number of frames in which the distance of two atoms is in each bin.
     results.rdf : list of numpy.ndarray of float64, shape (n_first, n_second, nbins)
         For each pair of groups: the functions with the chosen norm.
+    results.rdf_interval : list of numpy.ndarray of float64, shape (n_first, n_second, nbins)
+        With `errors`: half the widths of the 95 % intervals of `rdf`, in its unit; NaN if a value
+        is the same in all parts of the run, such as 0. See `paceline.analysis.function_errors`.
     results.indices : list of [numpy.ndarray of int64, numpy.ndarray of int64]
         For each pair of groups: indices of the atoms of both groups.
     results.cdf : list of numpy.ndarray of float64, shape (n_first, n_second, nbins)
@@ -603,6 +612,7 @@ class InterRDF_s(AnalysisBase):
         verbose: bool = False,
         *,
         exclude_same: Literal["residue", "segment", "chain", "fragment"] | None = None,
+        errors: bool = False,
     ):
         if len(ags) == 0 or any(len(pair) != 2 for pair in ags):
             raise SelectionError("InterRDF_s: ags must contain at least one pair of groups")
@@ -610,6 +620,7 @@ class InterRDF_s(AnalysisBase):
             # MDAnalysis counts by index in the group, but in an updating group the atoms change.
             check_static(group, "InterRDF_s", "use InterRDF, which finds")
         super().__init__(ags[0][0], verbose=verbose)
+        self.errors = errors
         for number, pair in enumerate(ags):
             for group in pair:
                 if group.universe is not self.atomgroup.universe:
@@ -667,22 +678,73 @@ class InterRDF_s(AnalysisBase):
             "range": tuple(self.range),
             "norm": self.norm,
             "exclude_same": self.exclude_same or "none",
+            **({"errors": True} if self.errors else {}),
         }
+
+    @property
+    def needs_all_frames(self) -> bool:  # type: ignore[override]
+        """True with `errors`, since the length of parts depends on the number of frames."""
+        return self.errors
 
     def prepare(self) -> Reduction:
         """Make the worker part from the groups and the pairs of groups to count."""
+        part = self._counting()
+        if not self.errors:
+            return part
+        return in_parts(part, len(self.frames), 8 * self._n_counts, self.name)
+
+    def _counting(self) -> Reduction[SiteCounts]:
+        """Make the worker part for all frames together."""
         sizes = np.array([len(group) for group in self._groups])
         limits = float(self.range[0]), float(self.range[1])
         return CoreSitePairs(
             sizes, self._pairs, limits, self.nbins, self._n_counts, needs_cell=self.norm == "rdf"
         )
 
-    def finish(self, value: tuple[float, SparseCounts, float]) -> None:
-        """Split the counts by pairs of groups, and divide them by the norm."""
+    def finish(self, value: SiteCounts | WithParts[SiteCounts]) -> None:
+        """Set the functions of all pairs of atoms."""
+        value, parts = value if len(value) == 2 else (value, None)
         volume, found, width = value
-        edges, n_frames = self._edges, found.n_frames
+        edges = self._edges
         self.remark("images", _missing_pairs(self, edges, width))
-        self._n_counted = n_frames
+        self._n_counted = found.n_frames
+        count, rdf = self._functions(value)
+        bins = 0.5 * (edges[:-1] + edges[1:])
+        arrays: dict[str, object] = {"bins": bins, "edges": edges, "count": count, "rdf": rdf}
+        arrays["indices"] = [[group.indices for group in pair] for pair in self.ags]
+        if self.norm == "rdf":
+            arrays["volume_cum"] = volume
+        method: dict[str, str] = {}
+        half: list[np.ndarray] = []
+        if parts is not None:
+            # Merging indices into counts would change the counts, which later parts need.
+            parts = [(n, self._counted(one)) for n, one in parts]
+            errors = errors_of_run(self, self._counting(), parts, self._flat_functions)
+            # After the pairs of atoms come the means over the pairs of groups.
+            ends = np.cumsum([one.size for one in rdf])
+            *of_pairs, of_means = np.split(errors.interval, ends)
+            half += [flat.reshape(one.shape) for flat, one in zip(of_pairs, rdf, strict=True)]
+            arrays["rdf_interval"], method = [*half], {"intervals": errors.method}
+            half.append(of_means.reshape(len(rdf), -1))
+        table = self._table(bins, rdf, half)
+        self.results = Results(table=table, provenance={**self.record(), **method}, **arrays)
+
+    def _counted(self, value: SiteCounts) -> SiteCounts:
+        """Convert the indices of a partial result to counts."""
+        volume, found, width = value
+        counts, none = found.to_counts(self._n_counts), np.empty(0, np.uint32)
+        return volume, SparseCounts(found.n_frames, none, counts, found.n_possible), width
+
+    def _flat_functions(self, value: SiteCounts) -> np.ndarray:
+        """Functions of all pairs of atoms one after another, then their means for each of `ags`."""
+        _, rdf = self._functions(value)
+        functions: list[np.ndarray] = [*rdf, *(one.mean(axis=(0, 1)) for one in rdf)]
+        return np.concatenate([one.ravel() for one in functions])
+
+    def _functions(self, value: SiteCounts) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Split the counts by pairs of groups, and divide them by the norm."""
+        volume, found, _ = value
+        edges, n_frames = self._edges, found.n_frames
         norms = np.full(self.nbins, float(n_frames))
         if self.norm != "none":
             norms *= 4 / 3 * math.pi * np.diff(edges**3)
@@ -697,13 +759,7 @@ class InterRDF_s(AnalysisBase):
             if self._labels is not None:
                 left, right = self._labels[k]
                 count[-1][left[:, None] == right] = 0
-        rdf = [one / norms for one in count]
-        bins = 0.5 * (edges[:-1] + edges[1:])
-        arrays: dict[str, object] = {"bins": bins, "edges": edges, "count": count, "rdf": rdf}
-        arrays["indices"] = [[group.indices for group in pair] for pair in self.ags]
-        if self.norm == "rdf":
-            arrays["volume_cum"] = volume
-        self.results = Results(table=self._table(bins, rdf), provenance=self.record(), **arrays)
+        return count, [one / norms for one in count]
 
     def get_cdf(self) -> list[np.ndarray]:
         """Compute running coordination numbers, from the start of the range.
@@ -743,8 +799,12 @@ class InterRDF_s(AnalysisBase):
                 "which sums over all pairs"
             )
 
-    def _table(self, bins: np.ndarray, rdf: list[np.ndarray]) -> Table:
-        """Make the table with one column per pair of atoms, or per pair of groups."""
+    def _table(self, bins: np.ndarray, rdf: list[np.ndarray], half: Sequence[np.ndarray]) -> Table:
+        """Make the table with one column per pair of atoms, or per pair of groups.
+
+        `half` are half the widths of intervals of pairs of atoms, then of the means over them;
+        empty without intervals.
+        """
         title = TITLES[self.norm]
         name, _, unit = title.partition(" (")
         unit = f" ({unit}" if unit else ""
@@ -761,7 +821,14 @@ class InterRDF_s(AnalysisBase):
             for number, of_pair in enumerate(rdf):
                 one = f"mean {name} of ags[{number}]{unit}"
                 columns[one], legend[one] = of_pair.mean(axis=(0, 1)), f"ags[{number}]"
-        return Table(columns, "r (Å)", legend, title)
+        bands = {}
+        if half:
+            of_atoms = np.concatenate([one.reshape(-1, len(bins)) for one in half[:-1]])
+            rows = of_atoms if len(of_atoms) == len(legend) else half[-1]
+            for one, row in zip(legend, rows, strict=True):
+                bands[one] = title_of_band(one)
+                columns[bands[one]] = row
+        return Table(columns, "r (Å)", legend, title, bands=bands)
 
 
 def _running(count: np.ndarray, n_centers: int) -> np.ndarray:
