@@ -19,6 +19,7 @@ from paceline.analysis.function_errors import (
     FunctionErrors,
     InParts,
     errors_of_function,
+    errors_of_presence,
     errors_of_series,
     errors_of_states,
     halves_of,
@@ -263,6 +264,26 @@ def test_a_state_that_was_entered_once_has_a_doubtful_population():
     _, found = errors_of_states(Presence(400), states, 2)
     assert found.least_independent.tolist() == [1, 1]
     assert "2 of 2 intervals may be too narrow" in found.remark("Clustering")
+
+
+def test_items_have_the_intervals_of_their_states():
+    states = markov_chain(np.random.default_rng(6), 1, 120, n=700)[0]
+    analysis = Presence(700)
+    analysis.left_out[[0, 50, 699]] = True
+    known = np.flatnonzero(~analysis.left_out)
+    wanted, errors = errors_of_states(analysis, np.where(analysis.left_out, -1, states), 4)
+    # Items that are given twice count once, and numbers beyond the last one do not.
+    rows, items = np.tile(known, 2), np.tile(states[known], 2)
+    rows, items = np.append(rows, known), np.append(items, np.full(len(known), 4))
+    fractions, found = errors_of_presence(analysis, rows, items, 4)
+    np.testing.assert_allclose(fractions, wanted)
+    np.testing.assert_allclose(found.interval, errors.interval)
+    np.testing.assert_array_equal(found.least_independent, errors.least_independent)
+    always, one = errors_of_presence(Presence(50), np.arange(50), np.zeros(50, int), 2)
+    assert always.tolist() == [1, 0]
+    assert np.isnan(one.limits(always)).all()
+    none, _ = errors_of_presence(Presence(0), np.empty(0, int), np.empty(0, int), 0)
+    assert none.shape == (0,)
 
 
 def test_no_frames_have_no_fractions():

@@ -15,6 +15,8 @@ from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
 from scipy import stats
 
 import paceline
+from benchmarks.coverage import Presence
+from paceline.analysis.function_errors import errors_of_states
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.results import Results, further_results
 from paceline.analysis.uncertainty import with_error
@@ -658,6 +660,35 @@ def test_the_most_frequent_bonds(universe, damaged):
     left = HydrogenBondAnalysis(paceline.Universe(*system), between=["resid 1-60", "protein"])
     some = left.run(on_error="skip").further_tables()["frequent"].columns
     np.testing.assert_allclose(some["fraction of frames"] * (98 - len(frames)), some["frames"])
+
+
+def test_frequent_bonds_have_intervals(universe, damaged, adk_xtc):
+    given = {"between": ["protein", "protein"]}
+    plain = HydrogenBondAnalysis(universe, **given).run()
+    one = HydrogenBondAnalysis(universe, **given, errors=True).run()
+    np.testing.assert_array_equal(one.results.hbonds, plain.results.hbonds)
+    assert "frequent_intervals" not in plain.results
+    table = one.further_tables()["frequent"]
+    fractions = table.columns["fraction of frames"]
+    limits = np.stack(table.limits_of("fraction of frames"), axis=1)
+    np.testing.assert_array_equal(limits, one.results.frequent_intervals)
+    np.testing.assert_array_equal(np.isnan(limits[:, 0]), fractions == 1)
+    # The states of each bond, present or not, have the same intervals.
+    bonds = np.stack([table.columns[name] for name in ("donor", "hydrogen", "acceptor")], axis=1)
+    for row in (0, 5, 60, len(bonds) - 1):
+        frames = one.results.hbonds[(one.results.hbonds[:, 1:4] == bonds[row]).all(axis=1), 0]
+        states = np.isin(np.arange(98), frames).astype(int)
+        wanted, found = errors_of_states(Presence(98), states, 2)
+        assert fractions[row] == pytest.approx(wanted[1])
+        np.testing.assert_allclose(limits[row], found.limits(wanted)[1], rtol=1e-9)
+    assert "jackknife" in one.results.provenance["intervals"]
+    assert "may be too narrow" in one.results.provenance["warnings"]
+    left = HydrogenBondAnalysis(paceline.Universe(*damaged[0]), **given, errors=True)
+    some = left.run(on_error="skip").further_tables()["frequent"]
+    kept = HydrogenBondAnalysis(paceline.Universe(*adk_xtc), **given, errors=True)
+    kept.run(frames=np.setdiff1d(np.arange(98), damaged[1]))
+    np.testing.assert_allclose(left.results.frequent_intervals, kept.results.frequent_intervals)
+    assert len(some.columns["frames"]) == len(left.results.frequent_intervals)
 
 
 def test_no_bonds_are_no_frequent_ones(universe):

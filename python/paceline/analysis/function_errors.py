@@ -189,11 +189,45 @@ def errors_of_states(
     known = states[(states >= 0).all(axis=tuple(range(1, states.ndim)))]
     parts = equal_parts(known)
     series = np.stack([_fractions_of_states(some, n_states) for some in parts])
-    interval, least = errors_of_series(series)
     moved = known[1:] != known[:-1]
-    changes = sum(_counts_of_states(some, n_states, moved) for some in (known[1:], known[:-1]))
-    found = FunctionErrors(interval, np.minimum(least, changes / 2), len(parts), len(parts[0]))
+    entered, left = (_counts_of_states(some, n_states, moved) for some in (known[1:], known[:-1]))
+    found = _errors_of_fractions(series, entered + left, len(parts[0]))
     return _fractions_of_states(known, n_states), _remarked(analysis, found)
+
+
+def errors_of_presence(
+    analysis: "AnalysisBase", rows: np.ndarray, items: np.ndarray, n_items: int
+) -> tuple[np.ndarray, FunctionErrors]:
+    """Compute the fraction of frames with each item, and its interval, with a remark if doubtful.
+
+    `rows` are rows of the run's frames, and `items` are numbers from 0 of what exists there; items
+    from `n_items` on are left out. See `errors_of_states`.
+    """
+    known = np.flatnonzero(~analysis.left_out)
+    n = len(known)
+    kept = items < n_items
+    keys = np.unique(items[kept] * n + np.searchsorted(known, rows[kept]))
+    items, frames = np.divmod(keys, max(1, n))
+    parts = equal_parts(np.arange(n))
+    sizes = np.array([len(part) for part in parts])
+    part_of = np.repeat(np.arange(len(parts)), sizes)
+    counts = np.bincount(part_of[frames] * n_items + items, minlength=len(parts) * n_items)
+    counts = counts.reshape(len(parts), n_items)
+    # A stay begins and ends with a change, but not at an end of the run.
+    begins = items[(np.diff(keys, prepend=-2) != 1) | (frames == 0)]
+    ends = items[(frames == 0) | (frames == n - 1)]
+    of_stays, of_ends = (np.bincount(some, minlength=n_items) for some in (begins, ends))
+    series = counts / np.maximum(sizes, 1)[:, None]
+    found = _errors_of_fractions(series, 2 * of_stays - of_ends, int(sizes[0]))
+    return counts.sum(axis=0) / (n or np.nan), _remarked(analysis, found)
+
+
+def _errors_of_fractions(
+    series: np.ndarray, changes: np.ndarray, part_frames: int
+) -> FunctionErrors:
+    """Errors of the means of fractions in parts, which change so many times in the run."""
+    interval, least = errors_of_series(series)
+    return FunctionErrors(interval, np.minimum(least, changes / 2), len(series), part_frames)
 
 
 def errors_of_means(

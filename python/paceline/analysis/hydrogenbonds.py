@@ -11,6 +11,7 @@ from paceline._util.arguments import check_selection, length, one_of, whole_numb
 from paceline._util.sorting import sorted_unique
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_of_records
+from paceline.analysis.function_errors import errors_of_presence
 from paceline.analysis.groups import (
     check_presence,
     mean_survival,
@@ -116,6 +117,9 @@ class HydrogenBondAnalysis(AnalysisBase):
     criterion : {"mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"}
         Criterion for a bond. All criteria but "mdanalysis" have fixed limits, and do not accept the
         cutoffs above.
+    errors : bool
+        Also compute 95 % intervals of the fractions of frames in which the 1,000 most frequent
+        bonds exist (`further_tables`), from parts of the run.
 
     Attributes
     ----------
@@ -127,6 +131,10 @@ class HydrogenBondAnalysis(AnalysisBase):
         the number is NaN for these frames, which have no bonds.
     results.offsets : numpy.ndarray of int64, shape (n_frames + 1,)
         Index of each frame's first bond, and the total number of bonds.
+    results.frequent_intervals : numpy.ndarray of float64, shape (n_frequent, 2)
+        With `errors`: lower and upper limits of the 95 % intervals of the fractions of frames in
+        which each of the most frequent bonds exists. NaN for bonds that always exist. See
+        `paceline.analysis.function_errors`.
 
     Raises
     ------
@@ -180,6 +188,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             "d_a_cutoff",
             "d_h_a_angle_cutoff",
             "criterion",
+            "errors",
             LAGS,
         ),
         batteries=(
@@ -206,6 +215,8 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     SHARED_RESULTS = ("hbonds",)
 
+    #: True if intervals are computed.
+    errors = False
     #: Updating groups of selections that depend on positions.
     _changing: dict[str, UpdatingAtoms]
     #: Description of the analysed atoms in messages; the command line sets its option.
@@ -228,9 +239,11 @@ class HydrogenBondAnalysis(AnalysisBase):
         criterion: Literal[
             "mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"
         ] = "mdanalysis",
+        errors: bool = False,
         verbose: bool = False,
     ):
         super().__init__(universe, verbose=verbose)
+        self.errors = errors
         one_of("criterion", criterion, "mdanalysis", *CRITERIA)
         self.u, self.criterion = universe.universe, criterion
         self.d_h_cutoff, self.d_a_cutoff = d_h_cutoff, d_a_cutoff
@@ -557,7 +570,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             given |= {"d_a_cutoff": self.d_a_cutoff, "d_h_a_angle_cutoff": self.d_h_a_angle}
         for k, pair in enumerate(self.between_ags or ()):
             given[f"between {k}"] = " and ".join(map(describe_atoms, pair))
-        return given
+        return {**given, **({"errors": True} if self.errors else {})}
 
     def check_atoms(self) -> None:
         """Raise `SelectionError` if hydrogen bonds are impossible."""
@@ -665,11 +678,27 @@ class HydrogenBondAnalysis(AnalysisBase):
         name = "hydrogen bonds"
         self.results = Results(
             table=table_of_records(self, name, counts),
-            provenance=self.record(),
+            provenance={},
             hbonds=hbonds,
             counts=counts,
             offsets=offsets,
         )
+        method = self._set_intervals() if self.errors else {}
+        self.results.provenance.update({**self.record(), **method})
+
+    def _set_intervals(self) -> dict[str, str]:
+        """Set the intervals of the most frequent bonds; return how they are computed."""
+        numbers = np.zeros(len(self.results.hbonds), np.intp)
+        for column in self.results.hbonds[:, 1:4].astype(np.intp).T:
+            keys = numbers * len(self.u.atoms) + column
+            numbers = np.unique(keys, return_inverse=True)[1].reshape(-1)
+        order = np.argsort(-np.bincount(numbers), kind="stable")
+        rank_of = np.argsort(order, kind="stable")
+        rows = np.repeat(np.arange(self.n_frames), np.diff(self.results.offsets))
+        n = min(MOST_FREQUENT, len(order))
+        fractions, found = errors_of_presence(self, rows, rank_of[numbers], n)
+        self.results.frequent_intervals = found.limits(fractions)
+        return {"intervals": found.method}
 
     def count_by_time(self) -> np.ndarray:
         """Count the bonds in each frame.
@@ -744,7 +773,10 @@ class HydrogenBondAnalysis(AnalysisBase):
         names = zip(atom_labels(donors), names_of(hydrogens), atom_labels(acceptors), strict=True)
         labels = [f"{donor}–{hydrogen} … {acceptor}" for donor, hydrogen, acceptor in names]
         n_frames = self.n_frames - len(self.damaged)
-        return fractions_of_frames("hydrogen bond", labels, columns, counts[order], n_frames)
+        intervals = self.results.frequent_intervals if self.errors else None
+        return fractions_of_frames(
+            "hydrogen bond", labels, columns, counts[order], n_frames, intervals
+        )
 
     def _timeline(self, frequent: Table) -> Table:
         """Make a table of the frames in which the most frequent bonds exist."""
