@@ -123,9 +123,9 @@ class PCA(AnalysisBase):
 
     $$\sqrt{\frac{1}{k} \sum_{i=1}^k \sum_{j=1}^k \left(\mathbf{u}_i \cdot \mathbf{v}_j\right)^2}$$
 
-    is 1 if both halves move in the same subspace, and $\sqrt{k / 3N}$ on average if the subspaces
-    of N atoms are unrelated. It is usually given for k = 10 (Amadei, Ceruso & Di Nola 1999,
-    Proteins 36, 419).
+    is 1 if both halves move in the same subspace, and about $\sqrt{k / 3N}$ if the subspaces of N
+    atoms are unrelated. It is usually given for k = 10 (Amadei, Ceruso & Di Nola 1999, Proteins 36,
+    419).
 
     The cosine content of the projection $p_i$ on component i, at n equidistant times,
 
