@@ -176,6 +176,10 @@ def test_fractions_of_residues_have_intervals(variant, universe, damaged):
     profile = found.table.profile
     np.testing.assert_array_equal(np.stack(profile.limits_of(helix), 1), limits[:, 1])
     np.testing.assert_array_equal(profile.columns[helix], wanted[:, 1])
+    table = DSSP(universe, variant=variant, errors=True).run(stop=9).further_tables()["residues"]
+    np.testing.assert_array_equal(table.columns["residue"], np.arange(1, 215))
+    assert list(table.columns)[:4] == ["residue", "name", *list(profile.columns)[1:3]]
+    assert len(table.limits_of(helix)[0]) == 214
     # Frames that were left out do not count.
     system, frames = damaged
     some = DSSP(paceline.Universe(*system), variant=variant, errors=True).run(on_error="skip")

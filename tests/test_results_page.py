@@ -128,12 +128,13 @@ def test_a_page_loads_nothing_and_its_links_are_there(name, request):
 
 
 def test_numbers_of_a_page_are_those_of_the_tables(saved):
-    rmsd, gyration, rmsf, counts = page_in(saved).charts
+    rmsd, gyration, rmsf, counts, fractions = page_in(saved).charts
     for chart, file, x, columns in (
         (rmsd, "rmsd.csv", "time (ps)", ["RMSD (Å)"]),
         (gyration, "gyration.csv", "time (ps)", ["Rg (Å)"]),
         (rmsf, "rmsf.csv", "resid", ["RMSF (Å)"]),
         (counts, "dssp.csv", "time (ps)", ["loop (residues)", "helix (residues)"]),
+        (fractions, "dssp-residues.csv", "residue", ["loop (fraction of frames)"]),
     ):
         rows = rows_of(saved / file)
         assert chart["data"][0] == [float(row[x]) for row in rows], file

@@ -10,7 +10,7 @@ from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.function_errors import errors_of_states
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
-from paceline.analysis.table import States, along_residues, with_gaps
+from paceline.analysis.table import States, Table, along_residues, telling_columns, with_gaps
 from paceline.contract.atoms import Atoms, Residues
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
@@ -160,6 +160,7 @@ class DSSP(AnalysisBase):
         options=("variant", "errors"),
         batteries=(Member("protein", {"select": "protein and same residue as name CA"}, place=5),),
         counterpart="dssp.DSSP",
+        further={"residues": "write the fraction of frames of each residue in each structure"},
     )
 
     SHARED_RESULTS = ("dssp", "dssp_ndarray", "resids")
@@ -314,6 +315,35 @@ class DSSP(AnalysisBase):
             resids=residues.resids,
             **arrays,
         )
+
+    FURTHER_TABLES = ("residues",)
+
+    def further_tables(self) -> dict[str, Table]:
+        """Return the table of the fractions of frames in which residues have each structure.
+
+        Returns
+        -------
+        dict of str to Table
+            "residues", with one row per residue; with `errors` also the limits of the intervals.
+            Empty if residues have no numbers.
+        """
+        residues, profile = self._backbone[1].residues, self.results.table.profile
+        if profile is None:  # residues have no numbers
+            return {}
+        rows = ~np.isnan(profile.columns["residue"])  # without the gaps between chains
+        fractions = {title: values[rows] for title, values in profile.columns.items()}
+        names = {"residue": residues.resids, "name": residues.resnames.astype(str)}
+        names |= telling_columns(residues, {"": np.arange(len(residues))})
+        table = Table(
+            {**names, **fractions, "residue": residues.resids},
+            "residue",
+            profile.y,
+            "fraction of frames",
+            profile,
+            keys=[*names],
+            bands=profile.bands,
+        )
+        return {"residues": table}
 
 
 def _backbone(protein: Atoms, names: tuple[str, ...]) -> list[Any]:
