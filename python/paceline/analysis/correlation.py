@@ -193,8 +193,8 @@ class VelocityAutocorrelation(AnalysisBase):
         Its plateau is the diffusion coefficient (Green 1954, Kubo 1957). NaN if times are unknown.
     results.integral_interval : numpy.ndarray of float64, shape (n_frames,)
         With `errors`: half the widths of the 95 % intervals of `integral`, Å²/ps, by Student's t
-        between molecules; NaN for less than two molecules. Molecules are those of
-        `EinsteinMSD`. Motion that molecules share is not in the interval.
+        between molecules (`paceline.analysis.diffusion.molecules_of`); NaN for less than two
+        molecules. Motion that molecules share is not in the interval.
     results.frequencies : numpy.ndarray of float64, shape (n_frames + 1,)
         Frequencies, THz; per frame if times are unknown.
     results.spectrum : numpy.ndarray of float64, shape (n_frames + 1,)
