@@ -434,6 +434,29 @@ def test_patterns_find_objects_in_natural_order(store):
         paceline.open(f"s3://{store.bucket}/no*.xtc")
 
 
+def test_a_survey_of_a_store_has_the_rows_of_local_files(store, tmp_path):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    for name in ("closed", "open"):
+        for ending, path in {"gro": GRO, "xtc": XTC}.items():
+            content = Path(path).read_bytes()
+            store.files[f"/{store.bucket}/deposit/{name}/md.{ending}"] = content
+            (tmp_path / "deposit" / name).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "deposit" / name / f"md.{ending}").write_bytes(content)
+    options = {
+        "pattern": "{id}/md.xtc",
+        "topology": "{id}/md.gro",
+        "battery": {"gyration": {"select": "name CA"}},
+        "backend": "serial",
+    }
+    found = [
+        paceline.survey(folder, tmp_path / f"tables{k}", **options)
+        for k, folder in enumerate([f"s3://{store.bucket}/deposit", tmp_path / "deposit"])
+    ]
+    assert [one.failures.num_rows for one in found] == [0, 0]
+    assert found[0].quantities.num_rows == 2
+    assert found[0].quantities.equals(found[1].quantities)
+
+
 @pytest.mark.parametrize("name", ["a b/m d.xtc", "a+b%20c.xtc", "ü/md.xtc", "x=1&y.xtc"])
 def test_names_with_special_characters(name, store):
     store.files[f"/{store.bucket}/{name}"] = Path(XTC).read_bytes()

@@ -823,3 +823,14 @@ def test_replay_of_a_survey_whose_files_are_missing(copied, tmp_path):
     shutil.rmtree(copied / "core")
     with pytest.raises(UnsupportedError, match="cannot be computed now"):
         survey_replay.replay_survey(found.folder)
+
+
+def test_a_name_that_is_refused_is_a_failure_of_its_trajectory(copied, tmp_path):
+    rows = [
+        ["good", "core/top.pdb", "core/1/md.xtc"],
+        ["bad", "core/top.pdb", "ftp://server/md.xtc"],
+    ]
+    found = run(catalogue(copied, rows), tmp_path / "tables", pattern=None)
+    assert found.failures.column("id").to_pylist() == ["bad"]
+    assert "ftp://server/md.xtc" in found.failures.column("message").to_pylist()[0]
+    assert set(found.quantities.column("id").to_pylist()) == {"good"}

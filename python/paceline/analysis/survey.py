@@ -608,9 +608,11 @@ def _size_of(entry: SurveyEntry, settings: SurveySettings) -> int:
     """Return the size of the trajectory files, bytes; 0 if it is unknown."""
     total = 0
     for name in entry.trajectories:
-        path = settings.path(name)
-        if not is_address(path) and os.path.isfile(path):
-            total += os.path.getsize(path)
+        # A name that is refused becomes a failure of this trajectory when it is opened.
+        with suppress(UnsupportedError):
+            path = settings.path(name)
+            if not is_address(path) and os.path.isfile(path):
+                total += os.path.getsize(path)
     return total
 
 

@@ -29,7 +29,7 @@ from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
 from paceline.contract.atoms import Frames, attribute_of
 from paceline.contract.catalogue import catalogue
-from paceline.errors import PacelineError, warn
+from paceline.errors import PacelineError, UnsupportedError, warn
 from paceline.hdf5 import mdcath
 from paceline.performance.number_format import many
 from paceline.trajectory.addresses import local_copy, source_name
@@ -75,13 +75,19 @@ class SurveySettings:
 
     def path(self, name: str) -> str:
         """Return the path or address of a file that an entry names."""
+        if is_address(self.folder):
+            name = source_name(name)
+            return name if is_address(name) else os.path.join(self.folder, name)
         return source_name(name, self.folder)
 
 
 @cache
 def core_digest() -> str:
     """Digest of the compiled module."""
-    return file_digest(_core.__file__)[:DIGITS]
+    found = file_digest(_core.__file__)
+    if not found:
+        raise UnsupportedError(f"{_core.__file__}: paceline's compiled module cannot be read")
+    return found[:DIGITS]
 
 
 def with_digest(given: SurveySettings) -> SurveySettings:
