@@ -15,7 +15,7 @@ import paceline
 from paceline.analysis.convert import Write
 from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError
 from paceline.trajectory.imd import ImdStream
-from paceline.trajectory.tee import Tee
+from paceline.trajectory.tee import KeptFrames, Tee
 
 N = 30
 
@@ -209,6 +209,28 @@ def test_uneven_times_in_dcd_warn(tmp_path):
             Tee(stream, tmp_path / "run.dcd") as tee,
         ):
             assert tee.wait(PATIENCE)
+
+
+def test_uneven_times_of_the_file_that_analyses_read_warn(tmp_path):
+    """Every fourth frame has even times, but the file of all frames has not."""
+    times = (0, 1, 2, 3, 4, 5.5, 6.5, 7.5, 8)
+    frames = made_frames(len(times), N, fields="pv")
+    frames = [frame._replace(time=time) for frame, time in zip(frames, times, strict=True)]
+    kept = KeptFrames(tmp_path / "run.dcd", None, 4)
+    with ImdServer.of(frames) as server:
+        stream = ImdStream(server.address, n_atoms=N, timeout=PATIENCE)
+        with (
+            pytest.warns(PacelineWarning) as found,
+            Tee(stream, tmp_path / "all.dcd", kept=kept) as tee,
+        ):
+            assert tee.wait(PATIENCE)
+    assert [frame["time"] for frame in stored(kept.path)] == pytest.approx([0, 4, 8])
+    left_out, uneven = (str(one.message) for one in found)
+    assert "cannot store velocities" in left_out
+    wanted = "analyses read all frames from another DCD file, which stores one time between frames"
+    assert uneven.startswith(
+        f"{kept.path}: {wanted}, 1 ps, but frames are 1.5 ps apart from 4 ps on"
+    )
 
 
 def test_a_script_that_ends_says_goodbye(tmp_path):

@@ -41,7 +41,7 @@ from paceline.trajectory.growth import (
     TeeSource,
     growable,
 )
-from paceline.trajectory.tee import TEMPORARY, KeptFrames, TeeOptions
+from paceline.trajectory.tee import TEMPORARY, KeptFrames, TeeOptions, growing_format
 from paceline.transform.atom_choice import select_atoms
 
 #: Facts that change when a trajectory grows; all others must be the same in the next run.
@@ -328,6 +328,8 @@ class GrowingRun(Generic[State]):
             )
         given = options.get("tee")
         path = stream.tee_path if given is None else given
+        if path is not None:
+            growing_format(path)  # the error names this file, not a temporary one with its ending
         shown = Path(TEMPORARY if stream.tee_path is None else stream.tee_path).suffix
         ending = shown if path is None else Path(path).suffix
         kept = _kept_frames(universe, path, options)

@@ -15,7 +15,7 @@ from paceline.trajectory.file_trajectory import open as open_trajectory
 from paceline.trajectory.frames import Frame
 from paceline.trajectory.imd import ImdStream
 from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
-from paceline.trajectory.tee import TEMPORARY, GrowingFile, KeptFrames, Tee
+from paceline.trajectory.tee import TEMPORARY, GrowingFile, KeptFrames, Tee, growing_format
 
 #: Options of paceline's reader of files that a stream lacks. Others are those of the topology.
 _OF_FILES = ("atoms", "cache", "continuous", "group", "sub")
@@ -69,6 +69,8 @@ class StreamReader(MemoryReader):
         for name in _OF_FILES:
             if kwargs.get(name):
                 raise UnsupportedError(f"{filename}: {name}= applies to files, not to a stream")
+        if tee is not None:
+            growing_format(tee)  # the error names this file, not the temporary one of `_as_stored`
         self.stream = ImdStream(filename, n_atoms=n_atoms, units=units, timeout=timeout, wait=wait)
         self.address, self._dt_given, self.tee_path = filename, dt, tee
         try:

@@ -128,7 +128,13 @@ class Tee:
         self.path, self._stream = os.fspath(path), stream
         #: File of all frames, and the one of some atoms or some frames.
         self._files = [
-            GrowingFile(self.path, stream, overwrite=overwrite, dt=dt, quiet=kept is not None)
+            GrowingFile(
+                self.path,
+                stream,
+                overwrite=overwrite,
+                dt=dt,
+                beside=None if kept is None else os.fspath(kept.path),
+            )
         ]
         if kept is not None:
             path = os.fspath(kept.path)
@@ -241,8 +247,9 @@ class Tee:
 class GrowingFile:
     """Trajectory file to which frames are appended while others read it.
 
-    With `kept`, it gets only some atoms or some frames. With `quiet`, it issues no warnings, for
-    example because those of another file of the same stream suffice.
+    With `kept`, it gets only some atoms or some frames. `beside` is the path of such a file in the
+    same format, if this file has all frames of its stream: warnings then name that file, and those
+    that it issues itself are left out.
     """
 
     def __init__(
@@ -253,16 +260,10 @@ class GrowingFile:
         overwrite: bool = False,
         dt: float | None = None,
         kept: KeptFrames | None = None,
-        quiet: bool = False,
+        beside: str | None = None,
     ):
-        ending = Path(path).suffix.lower()
-        if ending not in _GROWING:
-            raise UnsupportedError(
-                f"{path}: expected a name that ends in {', '.join(_GROWING)}, found {ending!r}: "
-                "files of other formats cannot be read while they grow; convert the file later"
-            )
-        self._format = _GROWING[ending]
-        self._path, self._stream, self._dt, self._quiet = path, stream, dt, quiet
+        self._format = growing_format(path)
+        self._path, self._stream, self._dt, self._beside = path, stream, dt, beside
         self._atoms, self._step = (None, 1) if kept is None else (kept.atoms, kept.step)
         sent = stream.session.fields
         self._fields = [field for field in sent if field_bits([field]) & self._format.writes]
@@ -403,7 +404,7 @@ class GrowingFile:
         self._n, self._size = self._n + n, self._size + len(data)
 
     def _warn(self, text: str) -> None:
-        if not self._quiet:
+        if self._beside is None:
             warn(text)
 
     def _put(self, data: bytes, offset: int) -> None:
@@ -420,11 +421,30 @@ class GrowingFile:
         ):
             return
         self._uneven = True
-        self._warn(
-            f"{self._path}: a DCD file stores one time between frames, {second - first:g} ps, but "
-            f"frames are {moment - self._latest:g} ps apart from {self._latest:g} ps on; XTC, TRR "
-            "and NetCDF store the time of each frame"
+        # A file with every n-th frame may have even times where a file of all frames has not.
+        file = f"{self._path}: a DCD file"
+        if self._beside is not None:
+            file = f"{self._beside}: analyses read all frames from another DCD file, which"
+        warn(
+            f"{file} stores one time between frames, {second - first:g} ps, but frames are "
+            f"{moment - self._latest:g} ps apart from {self._latest:g} ps on; XTC, TRR and NetCDF "
+            "store the time of each frame"
         )
+
+
+def growing_format(path: str | os.PathLike) -> "_core.FileFormat":
+    """Return the format that the name of a file states, if such files can be read while they grow.
+
+    Raises `UnsupportedError` for other formats.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in _GROWING:
+        raise UnsupportedError(
+            f"{os.fspath(path)}: expected a name that ends in {', '.join(_GROWING)}, found "
+            f"{ending!r}: files of other formats cannot be read while they grow; convert the file "
+            "later"
+        )
+    return _GROWING[ending]
 
 
 def _cells(vectors: np.ndarray | None) -> np.ndarray:
