@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import threading
 import time
+import warnings
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -709,10 +711,21 @@ def test_what_a_run_over_a_stream_refuses(sent, adk, tmp_path):
         with pytest.raises(UnsupportedError, match="atoms of another Universe"):
             paceline.run(RMSD(ca), tee_atoms=other.atoms, **kept)
         theirs = MDAnalysis.analysis.rms.RMSD(ca)
-        with pytest.raises(
-            UnsupportedError, match="RMSD is an MDAnalysis analysis, which needs all"
-        ):
-            paceline.run([theirs])
+        for given in ([theirs], [RMSD(ca), theirs]):
+            with pytest.raises(
+                UnsupportedError, match="RMSD is an MDAnalysis analysis, which needs all"
+            ):
+                paceline.run(given)
+        pdb = tmp_path / "run.pdb"
+        named = f"^{re.escape(str(pdb))}: expected a name that ends in"
+        for options in ({}, {"tee_step": 10}):
+            with (
+                warnings.catch_warnings(action="error"),
+                pytest.raises(UnsupportedError, match=named),
+            ):
+                paceline.run(RMSD(ca), tee=pdb, **options)
+        with pytest.raises(UnsupportedError, match=named):
+            paceline.Universe(adk.topology, server.address, tee=pdb)
         with pytest.raises(UnsupportedError, match="cannot be copied"):
             universe.copy()
         assert not list(tmp_path.iterdir())

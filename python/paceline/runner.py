@@ -219,7 +219,7 @@ def run(
         raise ValueError(f"max_memory must be at least 0, not {limit}")
     chosen: dict[str, Any] = {"start": start, "stop": stop, "step": step, "frames": frames}
     theirs, given = _separate_mdanalysis(analyses)
-    if any(is_stream(attribute_of(one.atomgroup.universe.trajectory, "filename")) for one in given):
+    if _reads_stream(given, theirs):
         run_stream(
             ListedAnalyses(analyses),
             **chosen,
@@ -232,7 +232,7 @@ def run(
             checkpoint=checkpoint,
         )
         return analyses
-    _check_without_stream(given, theirs, stream)
+    _check_without_stream(given, stream)
     if theirs:
         options = {"transforms": transforms, "block_frames": block_frames, "checkpoint": checkpoint}
         refused = [f"{name}=" for name, value in options.items() if value]
@@ -397,17 +397,22 @@ def run_stream(work: Work, **options: Unpack[RunOptions]) -> None:
         pass  # the last state has all results
 
 
-def _check_without_stream(
-    given: Sequence[Analysis], theirs: Sequence[object], stream: TeeOptions
-) -> None:
-    """Raise `UnsupportedError` for options of a stream, and for MDAnalysis's analyses of one."""
-    for one in theirs:
-        name = attribute_of(attribute_of(one, "_trajectory"), "filename")
-        if is_stream(name):
-            raise UnsupportedError(
-                f"{name}: {type(one).__name__} is an MDAnalysis analysis, which needs all frames: "
-                "run it over the file in which the stream is kept, tee="
-            )
+def _reads_stream(given: Sequence[Analysis], theirs: Sequence[object]) -> bool:
+    """Return True if the run needs a stream; raise `UnsupportedError` for MDAnalysis's analyses."""
+    trajectories = [one.atomgroup.universe.trajectory for one in given]
+    trajectories += [attribute_of(one, "_trajectory") for one in theirs]
+    names = [attribute_of(one, "filename") for one in trajectories]
+    streams = [name for name in names if is_stream(name)]
+    if streams and theirs:
+        raise UnsupportedError(
+            f"{streams[0]}: {type(theirs[0]).__name__} is an MDAnalysis analysis, which needs all "
+            "frames: run it separately, over a file, such as that in which the stream is kept, tee="
+        )
+    return bool(streams)
+
+
+def _check_without_stream(given: Sequence[Analysis], stream: TeeOptions) -> None:
+    """Raise `UnsupportedError` for options of a stream."""
     if used := [name for name, value in stream.items() if not (value is None or value is False)]:
         names = [one.atomgroup.universe.trajectory.filename for one in given]
         where = f"{names[0]}: " if names else ""
