@@ -15,6 +15,8 @@ from benchmarks.coverage import (
     rdf_coverage,
     rmsf_coverage,
 )
+from paceline.analysis.contacts import ContactMap
+from paceline.analysis.dssp import DSSP
 from paceline.analysis.function_errors import (
     FunctionErrors,
     InParts,
@@ -25,7 +27,7 @@ from paceline.analysis.function_errors import (
     halves_of,
     in_parts,
 )
-from paceline.analysis.rdf import InterRDF
+from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSF
 from paceline.analysis.uncertainty import limits_of_fractions, mean_of_series
 from paceline.contract.kinds import Reduction
@@ -291,6 +293,34 @@ def test_no_frames_have_no_fractions():
     assert fractions.shape == (2, 4)
     assert np.isnan(fractions).all()
     assert np.isnan(found.limits(fractions)).all()
+
+
+@pytest.mark.parametrize(
+    ("analysis", "names"),
+    [
+        (lambda ca: ContactMap(ca, 7.0, errors=True), ["frequency_intervals"]),
+        (
+            lambda ca: InterRDF(ca, ca, norm="density", errors=True),
+            ["rdf_interval", "cdf_interval"],
+        ),
+        (
+            lambda ca: InterRDF_s(ca.universe, [[ca[:2], ca[5:7]]], norm="density", errors=True),
+            ["rdf_interval"],
+        ),
+        (lambda ca: RMSF(ca, errors=True), ["rmsf_interval", "residue_rmsf_interval"]),
+        (lambda ca: DSSP(ca.universe, errors=True), ["fraction_intervals"]),
+    ],
+    ids=["ContactMap", "InterRDF", "InterRDF_s", "RMSF", "DSSP"],
+)
+def test_a_run_without_readable_frames_has_unknown_intervals(damaged, analysis, names):
+    system, frames = damaged
+    ca = paceline.Universe(*system).select_atoms("name CA")[:12]
+    with pytest.warns(PacelineWarning, match="no intervals: the run has only 0 parts"):
+        unknown = analysis(ca).run(frames=frames, on_error="skip").results
+    known = analysis(ca).run(stop=30, on_error="skip").results
+    for name in names:
+        assert np.shape(unknown[name]) == np.shape(known[name])
+        assert np.isnan(unknown[name]).all()
 
 
 def test_halves_have_each_frame_once():

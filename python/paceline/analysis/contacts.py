@@ -589,7 +589,7 @@ class ContactMap(AnalysisBase):
         }
         method, intervals = {}, {}
         if self.errors:
-            found = errors_of_run(self, self._counting(), of_parts, _fractions)
+            found = errors_of_run(self, self._counting(), (counted, of_parts), _fractions)
             limits = found.limits(columns["frequency"])
             columns |= zip(titles_of_limits("frequency"), limits.T, strict=True)
             of_matrix = np.full((n_residues, n_residues, 2), np.nan)
@@ -627,7 +627,7 @@ Counts: TypeAlias = tuple[int, np.ndarray]
 
 def _fractions(value: Counts) -> np.ndarray:
     """Fraction of frames in contact of each pair of residues."""
-    return value[1] / np.float64(value[0])
+    return value[1] / (value[0] or np.nan)
 
 
 class _NearResidues(CorePart, Reduction[Counts]):

@@ -169,11 +169,13 @@ class FunctionErrors:
 def errors_of_run(
     analysis: "AnalysisBase",
     inner: Reduction[Result],
-    parts: Sequence[Part[Result]],
+    value: WithParts[Result],
     function: Callable[[Result], np.ndarray],
 ) -> FunctionErrors:
     """Compute the intervals of the results of a run, with a remark where they are doubtful."""
-    return _remarked(analysis, errors_of_function(inner, parts, function))
+    everything, parts = value
+    # If all frames were left out, there are no parts: the function of no frames has its shape.
+    return _remarked(analysis, errors_of_function(inner, parts or [(0, everything)], function))
 
 
 def errors_of_states(
@@ -227,7 +229,8 @@ def _errors_of_fractions(
 ) -> FunctionErrors:
     """Errors of the means of fractions in parts, which change so many times in the run."""
     interval, least = errors_of_series(series)
-    return FunctionErrors(interval, np.minimum(least, changes / 2), len(series), part_frames)
+    n_parts = len(series) if part_frames else 0
+    return FunctionErrors(interval, np.minimum(least, changes / 2), n_parts, part_frames)
 
 
 def errors_of_means(
@@ -273,13 +276,13 @@ def errors_of_function(
     parts: Sequence[Part[Result]],
     function: Callable[[Result], np.ndarray],
 ) -> FunctionErrors:
-    """Compute the intervals of a function of the merged partial result."""
+    """Compute the intervals of a function of the merged partial result, from one part or more."""
     parts = _without_short_end(inner, parts)
     sizes = np.array([n for n, _ in parts])
-    longest = int(sizes.max(initial=0))
+    longest = int(sizes.max())
     if len(parts) < 2:
-        shape = function(parts[0][1]).shape if parts else (0,)
-        return FunctionErrors(np.full(shape, np.nan), np.full(shape, np.nan), len(parts), longest)
+        unknown = np.full_like(function(parts[0][1]), np.nan)
+        return FunctionErrors(unknown, unknown, int(np.count_nonzero(sizes)), longest)
     everything, without = _without_each(inner, [value for _, value in parts], function)
     ratios = (sizes.sum() / sizes).reshape(-1, *[1] * everything.ndim)
     with np.errstate(invalid="ignore"):

@@ -11,13 +11,7 @@ from paceline._util.arguments import whole_number
 from paceline._util.choices import BEADS_OF_BACKBONE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
-from paceline.analysis.function_errors import (
-    Part,
-    WithParts,
-    errors_of_run,
-    halves_of,
-    in_parts,
-)
+from paceline.analysis.function_errors import WithParts, errors_of_run, halves_of, in_parts
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, title_of_band
@@ -316,7 +310,7 @@ class PCA(AnalysisBase):
         self.cov, self._xmean, self._reference = cov, self.mean.ravel(), self._atoms
         self._variance, self._p_components = variance, components
         if parts is not None:
-            self._of_errors = self._assess(parts)
+            self._of_errors = self._assess((value, parts))
 
     def _covariance(self, value: CovarianceSums) -> np.ndarray:
         """Compute the covariance matrix from sums over frames, Å²."""
@@ -328,7 +322,7 @@ class PCA(AnalysisBase):
         cov /= count - 1
         return cov
 
-    def _assess(self, parts: Sequence[Part[CovarianceSums]]) -> "_Sampling":
+    def _assess(self, value: WithParts[CovarianceSums]) -> "_Sampling":
         """Compute the intervals of the variances, and the RMSIP of both halves."""
         space = np.ascontiguousarray(self._p_components[:, : 2 * DRAWN])
 
@@ -340,8 +334,8 @@ class PCA(AnalysisBase):
             return np.stack([found, np.cumsum(found) / np.trace(cov)])
 
         part = CoreCovariance(finite=True)
-        found = errors_of_run(self, part, parts, variances)
-        rmsip, halves = np.full(len(self._variance), np.nan), halves_of(part, parts)
+        found = errors_of_run(self, part, value, variances)
+        rmsip, halves = np.full(len(self._variance), np.nan), halves_of(part, value[1])
         # A half with n frames has n - 1 components.
         n = min(DRAWN, min(half[0] for half in halves) - 1, len(rmsip))
         if n > 0 and len(halves) == 2:

@@ -360,7 +360,7 @@ class InterRDF(AnalysisBase):
         columns = {"r (Å)": bins, title: rdf, "count": value.counts, "N(r)": running}
         legend, bands, method = title, {}, {}
         if parts is not None:
-            found = errors_of_run(self, self._counting(), parts, self._functions)
+            found = errors_of_run(self, self._counting(), (value, parts), self._functions)
             arrays["rdf_interval"], arrays["cdf_interval"] = found.interval
             bands = {one: title_of_band(one) for one in (title, "N(r)")}
             columns |= dict(zip(bands.values(), found.interval, strict=True))
@@ -719,7 +719,7 @@ class InterRDF_s(AnalysisBase):
         if parts is not None:
             # Merging indices into counts would change the counts, which later parts need.
             parts = [(n, self._counted(one)) for n, one in parts]
-            errors = errors_of_run(self, self._counting(), parts, self._flat_functions)
+            errors = errors_of_run(self, self._counting(), (value, parts), self._flat_functions)
             # After the pairs of atoms come the means over the pairs of groups.
             ends = np.cumsum([one.size for one in rdf])
             *of_pairs, of_means = np.split(errors.interval, ends)

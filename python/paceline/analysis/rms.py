@@ -445,7 +445,7 @@ class RMSF(AnalysisBase):
         rmsf, of_residues = np.split(self._fluctuations(moments), [len(self.atomgroup)])
         method, half, of_residue, arrays = {}, None, None, {}
         if parts is not None:
-            found = errors_of_run(self, CoreMoments(), parts, self._fluctuations)
+            found = errors_of_run(self, CoreMoments(), (moments, parts), self._fluctuations)
             half, of_residue = np.split(found.interval, [len(self.atomgroup)])
             arrays = {"rmsf_interval": half, "residue_rmsf_interval": of_residue}
             method = {"intervals": found.method}
