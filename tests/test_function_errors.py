@@ -1,5 +1,7 @@
 """Tests of intervals of functions of all frames, from partial results of parts of the run."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.special import ndtri
@@ -293,6 +295,19 @@ def test_no_frames_have_no_fractions():
     assert fractions.shape == (2, 4)
     assert np.isnan(fractions).all()
     assert np.isnan(found.limits(fractions)).all()
+
+
+def test_states_need_little_more_memory_than_their_numbers():
+    states = np.random.default_rng(1).integers(0, 3, (20_000, 60), np.int8)
+    states[7] = -1
+    analysis = Presence(len(states))
+    errors_of_states(analysis, states[:200], 3)  # imports modules, once
+    tracemalloc.start()
+    try:
+        errors_of_states(analysis, states, 3)
+        assert tracemalloc.get_traced_memory()[1] < 3 * states.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

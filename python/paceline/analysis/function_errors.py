@@ -188,13 +188,20 @@ def errors_of_states(
     pseudo-values of a fraction are the fractions of the parts. The number of independent parts is
     at most half the number of times that a state is entered or left.
     """
-    known = states[(states >= 0).all(axis=tuple(range(1, states.ndim)))]
+    known = states[states.min(axis=tuple(range(1, states.ndim)), initial=0) >= 0]
     parts = equal_parts(known)
-    series = np.stack([_fractions_of_states(some, n_states) for some in parts])
-    moved = known[1:] != known[:-1]
-    entered, left = (_counts_of_states(some, n_states, moved) for some in (known[1:], known[:-1]))
-    found = _errors_of_fractions(series, entered + left, len(parts[0]))
-    return _fractions_of_states(known, n_states), _remarked(analysis, found)
+    sizes = np.array([len(part) for part in parts])
+    # Whole numbers of 8 bytes are made of one part at a time: states may have one byte each.
+    counts = np.stack([_counts_of_states(part, n_states) for part in parts])
+    changes = np.zeros_like(counts[0])
+    for end, size in zip(sizes.cumsum(), sizes, strict=True):
+        rows = known[max(0, end - size - 1) : end]
+        moved = rows[1:] != rows[:-1]
+        for some in (rows[1:], rows[:-1]):
+            changes += _counts_of_states(some, n_states, moved)
+    fractions = counts.sum(axis=0) / (len(known) or np.nan)
+    series = counts / np.where(sizes, sizes, np.nan).reshape(-1, *[1] * fractions.ndim)
+    return fractions, _remarked(analysis, _errors_of_fractions(series, changes, int(sizes[0])))
 
 
 def errors_of_presence(
@@ -246,11 +253,6 @@ def equal_parts(rows: np.ndarray) -> list[np.ndarray]:
     """Divide rows into up to 128 parts of nearly equal length, at least one."""
     length = max(1, -(-len(rows) // (2 * N_PARTS)))
     return np.array_split(rows, max(1, -(-len(rows) // length)))
-
-
-def _fractions_of_states(states: np.ndarray, n_states: int) -> np.ndarray:
-    """Fraction of rows in each state: shape (..., n_states)."""
-    return _counts_of_states(states, n_states) / (len(states) or np.nan)
 
 
 def _counts_of_states(
