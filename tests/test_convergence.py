@@ -181,14 +181,37 @@ class TestOddInput:
         few = [reason for reason in found.reasons if "changed between two states" in reason]
         assert bool(few) is (0 < n_changes < 20)
 
-    @pytest.mark.parametrize("first", [150, 400])
+    @pytest.mark.parametrize("first", [150, 400, 600, 800, 1200, 1600])
     def test_a_single_jump_is_no_equilibration(self, first):
         series = np.where(np.arange(N) < first, 8.0, 0.0) + 0.7 * autoregressive(3)
         for one in (series, -series):
             found = paceline.convergence(one)
             assert found.verdict == "not shown to be sampled"
             assert any("two states" in reason and "only once" in reason for reason in found.reasons)
-            assert found.needed_time > 0
+            # Either state may be the more probable one, so that no values are left out.
+            assert found.equilibrated_from == 0
+            assert found.mean == found.mean_of_all
+            # One change in the whole run: 20 are needed.
+            assert min(found.needed_interval) >= 19 * N
+
+    @pytest.mark.parametrize("first", [300, 700, 1400])
+    def test_a_single_change_of_an_angle_or_a_state_is_no_drift(self, first):
+        is_later = np.arange(N) >= first
+        degrees = np.where(is_later, 170.0, -60.0) + 5 * autoregressive(3)
+        found = paceline.convergence(degrees, kind="angle")
+        assert "it turned between two directions only once" in found.reasons
+        assert (found.verdict, found.equilibrated_from) == ("not shown to be sampled", 0)
+        found = paceline.convergence(np.where(is_later, "E", "H"), kind="states")
+        assert "the state is entered or left only once" in found.reasons
+        assert (found.verdict, found.equilibrated_from) == ("not shown to be sampled", 0)
+        assert found.mean_of_all in (pytest.approx(first / N), pytest.approx(1 - first / N))
+
+    @pytest.mark.parametrize("size", [5, 50, 1000])
+    @pytest.mark.parametrize("time", [500, 1000, 4000])
+    def test_a_long_decay_drifts(self, size, time):
+        series = size * np.exp(-np.arange(N) / time) + autoregressive(3)
+        for one in (series, -series):
+            assert paceline.convergence(one).verdict == "drifting"
 
     @pytest.mark.parametrize("size", [8, 50, 1000])
     @pytest.mark.parametrize("time", [0.3, 3, 50, 150])

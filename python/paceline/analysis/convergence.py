@@ -7,7 +7,7 @@ from typing import get_args
 
 import numpy as np
 
-from paceline.analysis.equilibration import find_start
+from paceline.analysis.equilibration import find_start, has_jumps
 from paceline.analysis.series_verdict import (
     DRIFTING,
     LEAST_OF_VERDICT,
@@ -164,6 +164,8 @@ def _assess_angles(
     for part in (known.real, known.imag):
         first = find_start(part, n_series) if np.ptp(part) > 0 else 0
         start = None if start is None or first is None else max(start, first)
+    if start != 0 and (has_jumps(known.real) or has_jumps(known.imag)):
+        start = 0
     mean = known[start or 0 :].mean()
     turned = turns * np.exp(-1j * np.angle(mean))
     along, across = (

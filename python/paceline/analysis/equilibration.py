@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from paceline.analysis.mean_error import error_of_mean
+from paceline.analysis.uncertainty import ENOUGH
 
 #: Maximum number of bins, over which values are averaged before the start is searched.
 MOST_BINS = 512
@@ -24,10 +25,12 @@ MOST_START = 0.5
 APART = 4.5
 #: Minimum fraction of the values in the rarer of two states.
 RARE = 0.002
-#: Minimum length of a state before a single change, as a fraction of the series. Shorter ones are a
+#: Minimum number of changes between two states, each of which is left at least 10 times then.
+ENOUGH_CHANGES = 2 * ENOUGH
+#: Minimum time in the state before the last change, as a fraction of the series. Shorter ones are a
 #: start, such as the first frames of an RMSD from the first frame.
 LEAST_STAY = 0.05
-#: Maximum fraction of the values before a change that are between two states. Of an exponential
+#: Maximum fraction of the values before the last change that are between states. Of an exponential
 #: decay, about half of them are.
 MOST_BETWEEN = 0.25
 #: Number of bins of the histogram that separates two states.
@@ -93,27 +96,25 @@ def averages(values: np.ndarray, n_bins: int) -> np.ndarray:
     return np.diff(sums[whole] + (edges - whole) * values[whole]) * (n_bins / len(values))
 
 
-def crossings_of_start(values: np.ndarray, start: int) -> tuple[int, float, float] | None:
-    """Count changes between two states, as `crossings_of_states`, if one of them is the start.
+def has_jumps(values: np.ndarray) -> bool:
+    """True if a series jumps between two states, so rarely that their populations are unknown.
 
-    `start` is the index from which on the series counts as equilibrated. If a series jumps from one
-    state to another one, a decay is fitted to the jump, although either state may be the more
-    probable one. Returns None if nothing is left out, or if the start is short or decays.
+    A decay is fitted to a jump, too, although either state may be the more probable one. So a
+    series with jumps has no start. The state before the last change must not be short, and few
+    values may be between the states, as in a decay.
     """
-    if start < LEAST_STAY * len(values):
-        return None
     found = crossings_of_states(values)
-    if found is None:
-        return None
+    if found is None or not 0 < found[0] < ENOUGH_CHANGES:
+        return False
     _, low, high = found
-    centre, reach = (low + high) / 2, (high - low) / 4
-    begin = values[:start]
-    between = int(np.count_nonzero(np.abs(begin - centre) <= reach))
-    was_above = values[start:].mean() < centre
-    outside = begin > centre + reach if was_above else begin < centre - reach
-    before = int(np.count_nonzero(outside))
-    is_jump = before >= LEAST_STAY * len(values) and between <= MOST_BETWEEN * (before + between)
-    return found if is_jump else None
+    shifts = values - (low + high) / 2
+    sides = np.where(np.abs(shifts) > (high - low) / 4, np.sign(shifts), 0)
+    clear = np.flatnonzero(sides)
+    before = np.flatnonzero(sides == -sides[clear[-1]])
+    last_change = clear[np.searchsorted(clear, before[-1]) + 1]
+    between = int(np.count_nonzero(sides[:last_change] == 0))
+    is_long = len(before) >= LEAST_STAY * len(values)
+    return is_long and between <= MOST_BETWEEN * int(last_change)
 
 
 def crossings_of_states(values: np.ndarray) -> tuple[int, float, float] | None:

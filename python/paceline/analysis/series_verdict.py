@@ -6,9 +6,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from paceline.analysis.equilibration import (
-    crossings_of_start,
+    ENOUGH_CHANGES,
     crossings_of_states,
     find_start,
+    has_jumps,
 )
 from paceline.analysis.mean_error import MeanError, error_of_mean
 from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, digits
@@ -23,8 +24,6 @@ DRIFTING: Verdict = "drifting"
 UNKNOWN_START = -1
 #: Minimum difference between the means of both halves that counts as notable, in standard errors.
 NOTABLE_HALVES = 2.5
-#: Minimum number of changes between two states, each of which is left at least 10 times then.
-ENOUGH_CHANGES = 2 * ENOUGH
 #: Minimum number of values for a verdict that a series drifts or changes between states.
 LEAST_OF_VERDICT = 20
 
@@ -132,6 +131,8 @@ def assess_series(
     deviations /= scale
     if start == UNKNOWN_START:
         start = find_start(deviations, n_series) if n >= LEAST_OF_VERDICT else 0
+        if start != 0 and has_jumps(deviations):
+            start = 0
     production = deviations[start or 0 :]
     if len(production) < LEAST_VALUES or np.ptp(production) == 0:
         start, production = 0, deviations
@@ -162,7 +163,7 @@ def assess_series(
         return replace(found, needed_time=np.nan, needed_interval=unknown, reasons=reasons)
     states = None
     if kind != "states" and len(production) >= LEAST_OF_VERDICT:
-        states = crossings_of_states(production) or crossings_of_start(deviations, start)
+        states = crossings_of_states(production)
     doubts, factors = _doubts(production, found, error, (centre, scale), precision, kind, states)
     more = [found.length * max(0.0, factor - 1) for factor in factors]
     verdict = NOT_SHOWN if doubts else SAMPLED
