@@ -379,6 +379,21 @@ def test_rmsip_of_halves_is_that_of_two_runs(universe):
     assert found.results.rmsip_of_halves[4] == pytest.approx(first, abs=0.1)
 
 
+def test_components_without_motion_have_no_rmsip():
+    still = np.broadcast_to(np.random.default_rng(2).normal(20, 5, (20, 4, 3))[:1], (20, 4, 3))
+    results = PCA(in_memory(still), errors=True).run().results
+    assert np.isnan(results.rmsip_of_halves).all()
+    assert "RMSIP of both halves" not in results.table.notes
+    moving_along_two = still.copy()
+    moving_along_two[:, 0, :2] += np.random.default_rng(3).normal(size=(20, 2))
+    for align in (False, True):
+        results = PCA(in_memory(moving_along_two), align=align, errors=True).run().results
+        assert np.isnan(results.rmsip_of_halves[9:]).all()
+        if not align:
+            assert results.rmsip_of_halves[1] == pytest.approx(1)
+            assert np.isnan(results.rmsip_of_halves[2:]).all()
+
+
 def test_too_few_frames_have_no_rmsip():
     results = PCA(moving(3, DEVIATIONS[:6]), errors=True).run().results
     assert np.isnan(results.rmsip_of_halves).all()
@@ -405,6 +420,8 @@ def test_cosine_contents_of_known_projections():
     none = np.zeros(500, bool)
     np.testing.assert_allclose(cosine_contents(cosines, none), [1, 1, 1])
     np.testing.assert_allclose(cosine_contents(cosines[:, ::-1], none), [0, 1, 0], atol=1e-20)
+    # A projection relative to given positions has an offset.
+    np.testing.assert_allclose(cosine_contents(cosines + 3, none), [1, 1, 1])
     gaps = none.copy()
     gaps[[3, 77, 400]] = True
     cosines[gaps] = np.nan
@@ -414,6 +431,22 @@ def test_cosine_contents_of_known_projections():
     walk -= walk.mean(axis=0)
     found = cosine_contents(walk, np.zeros(2000, bool))
     np.testing.assert_allclose(found, [cosine_content(walk, k) for k in (0, 1)], atol=5e-3)
+
+
+def test_cosine_contents_do_not_depend_on_a_given_mean_and_need_equally_spaced_frames():
+    at = (np.arange(200) + 0.5) / 200
+    positions = np.zeros((200, 2, 3))
+    positions[:, 0, 0], positions[:, 1, 1] = 4 * np.cos(np.pi * at), np.cos(2 * np.pi * at)
+    universe = in_memory(positions)
+    for mean in (None, np.array([[-3.0, 0, 0], [0, 0, 0]])):
+        pca = PCA(universe, mean=mean, errors=True)
+        contents = pca.run().results.cosine_content
+        np.testing.assert_allclose(contents[:2], 1, atol=1e-4)
+        backwards = pca.run(frames=range(199, -1, -1)).results.cosine_content
+        np.testing.assert_allclose(backwards[:2], 1, atol=1e-4)
+    results = pca.run(frames=[0, 1, 2, 5, *range(10, 200)]).results
+    assert np.isnan(results.cosine_content).all()
+    assert "cosine content of the first components" not in results.table.notes
 
 
 def test_intervals_are_in_tables_and_figures(tmp_path, adk, run):

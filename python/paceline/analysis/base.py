@@ -530,10 +530,15 @@ def shared_labels(atomgroup: Atoms, kind: str) -> np.ndarray:
         ) from error
 
 
+def equally_spaced(analysis: AnalysisBase) -> bool:
+    """True if the chosen frames are equally spaced, in either direction."""
+    steps = np.unique(np.diff(analysis.frames))
+    return len(steps) < 2 and 0 not in steps
+
+
 def check_order(analysis: AnalysisBase) -> None:
     """Raise `UnsupportedError` unless the chosen frames are equally spaced."""
-    steps = np.unique(np.diff(analysis.frames))
-    if len(steps) > 1 or 0 in steps:
+    if not equally_spaced(analysis):
         raise UnsupportedError(
             f"{analysis.name} needs frames at equal intervals in time, but the chosen frames are "
             "not equally spaced: use start, stop and step"

@@ -10,7 +10,7 @@ import numpy as np
 from paceline._util.arguments import whole_number
 from paceline._util.choices import BEADS_OF_BACKBONE, TRACE
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, table_in_time
+from paceline.analysis.base import AnalysisBase, equally_spaced, table_in_time
 from paceline.analysis.function_errors import WithParts, errors_of_run, halves_of, in_parts
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
@@ -34,6 +34,8 @@ LEAST_PROJECTED = 3
 OVERLAP = 10
 #: Minimum number of frames for a cosine content.
 LEAST_OF_COSINES = 3
+#: Relative variance, and relative displacement, that count as rounding.
+ROUNDING = 1e-12
 
 
 class PCA(AnalysisBase):
@@ -91,10 +93,10 @@ class PCA(AnalysisBase):
     results.rmsip_of_halves : numpy.ndarray of float64, shape (n_components,)
         With `errors`: for each k, root mean square inner product of the first k components of the
         first half of the run with those of the second half (see the notes); NaN after the first 20
-        components, and from the number of frames in a half on.
+        components, from the number of frames in a half on, and for components without motion.
     results.cosine_content : numpy.ndarray of float64, shape (n_projected,)
         With `errors`: cosine content of each projection (see the notes); NaN for less than three
-        frames.
+        frames, and for frames that are not equally spaced.
     mean : numpy.ndarray of float64, shape (n_atoms, 3)
         Mean positions, Å.
     cov : numpy.ndarray of float64, shape (3 n_atoms, 3 n_atoms)
@@ -121,7 +123,8 @@ class PCA(AnalysisBase):
     atoms are unrelated. It is usually given for k = 10 (Amadei, Ceruso & Di Nola 1999, Proteins 36,
     419).
 
-    The cosine content of the projection $p_i$ on component i, at n equidistant times,
+    The cosine content of the projection $p_i$ on component i, minus its mean, at n equidistant
+    times,
 
     $$\frac{2}{n} \left(\sum_{t=0}^{n-1} \cos\frac{\pi i (t + 1/2)}{n}\, p_i(t)\right)^2
       \Big/ \sum_t p_i(t)^2$$
@@ -286,7 +289,10 @@ class PCA(AnalysisBase):
         method = {}
         if self._of_errors is not None:
             method = {"intervals": self._of_errors.method}
-            self._of_errors.cosine_content = cosine_contents(np.asarray(value), self.left_out)
+            contents = cosine_contents(np.asarray(value), self.left_out)
+            if not equally_spaced(self):
+                contents[:] = np.nan
+            self._of_errors.cosine_content = contents
         self.results = Results(provenance={**self.record(), **method})
         if self.n_projected:
             self.results.projection = value
@@ -331,7 +337,8 @@ class PCA(AnalysisBase):
                 return np.full((2, space.shape[1]), np.nan)[:, :DRAWN]
             cov = self._covariance(value)
             found = np.linalg.eigvalsh(space.T @ cov @ space)[::-1][:DRAWN]
-            return np.stack([found, np.cumsum(found) / np.trace(cov)])
+            with np.errstate(invalid="ignore"):
+                return np.stack([found, np.cumsum(found) / np.trace(cov)])
 
         part = CoreCovariance(finite=True)
         found = errors_of_run(self, part, value, variances)
@@ -339,17 +346,25 @@ class PCA(AnalysisBase):
         # A half with n frames has n - 1 components.
         n = min(DRAWN, min(half[0] for half in halves) - 1, len(rmsip))
         if n > 0 and len(halves) == 2:
-            first, second = (_components_of(self._covariance(half))[1] for half in halves)
+            first, second = (self._moving(half)[:, :n] for half in halves)
+            n = min(first.shape[1], second.shape[1])
             rmsip[:n] = rmsip_of(first[:, :n], second[:, :n])
         padding = (0, 0), (0, len(rmsip) - found.interval.shape[1])
         of_variance, of_fraction = np.pad(found.interval, padding, constant_values=np.nan)
         return _Sampling(of_variance, of_fraction, rmsip, found.method)
 
+    def _moving(self, value: CovarianceSums) -> np.ndarray:
+        """Components whose variance exceeds rounding: without motion, directions are arbitrary."""
+        variance, components = _components_of(self._covariance(value))
+        of_positions = (ROUNDING * np.abs(self.mean).max()) ** 2
+        return components[:, variance > max(ROUNDING * variance.sum(), of_positions)]
+
     def _fill(self) -> None:
         """Set the requested number of components in the results."""
         n = len(self._variance) if self._n_components is None else self._n_components
         self._n_components = n
-        fractions = np.cumsum(self._variance) / np.sum(self._variance)
+        with np.errstate(invalid="ignore"):
+            fractions = np.cumsum(self._variance) / np.sum(self._variance)
         columns = {
             "component": np.arange(1, len(fractions[:n]) + 1),
             "variance (Å²)": self._variance[:n],
@@ -596,14 +611,16 @@ def rmsip_of(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def cosine_contents(projection: np.ndarray, left_out: np.ndarray) -> np.ndarray:
     """Cosine content of each column of a projection, shape (n_frames, n_projected).
 
-    Frames that were left out do not count. See the notes of `PCA`.
+    Frames that were left out do not count. Means are subtracted, because a projection relative to
+    given positions has an offset. See the notes of `PCA`.
     """
     n, half_periods = len(projection), np.arange(1, projection.shape[1] + 1)
     known = projection[~left_out]
     if len(known) < LEAST_OF_COSINES:
         return np.full(projection.shape[1], np.nan)
     cosines = np.cos(np.pi * np.multiply.outer(np.arange(n) + 0.5, half_periods) / n)[~left_out]
-    # Without gaps, the sum of the squared cosines is n / 2.
+    # Without gaps, the mean of the cosines is 0, and the sum of their squares is n / 2.
+    known, cosines = known - known.mean(axis=0), cosines - cosines.mean(axis=0)
     squares = (cosines**2).sum(axis=0) * (known**2).sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return (cosines * known).sum(axis=0) ** 2 / squares
@@ -656,7 +673,7 @@ class _Sampling:
             rmsip = f"{self.rmsip[k - 1]:.2f} of {many(k, 'component')}"
             found["RMSIP of both halves"] = f"{rmsip} (equal: 1, unrelated: {unrelated:.2f})"
         cosines = [f"{one:.2f}" for one in self.cosine_content[:LEAST_PROJECTED]]
-        if cosines:
+        if not np.isnan(self.cosine_content).all():
             found["cosine content of the first components"] = (
                 f"{', '.join(cosines)} (near 1: like random diffusion)"
             )
