@@ -90,7 +90,9 @@ class Clustering(AnalysisBase):
         With `errors`: fraction of frames in each cluster.
     results.population_intervals : numpy.ndarray of float64, shape (n_clusters, 2)
         With `errors`: lower and upper limits of the 95 % intervals of `populations`, for these
-        clusters as they are. NaN for a single cluster. See `paceline.analysis.function_errors`.
+        clusters as they are. NaN for a population that is the same in all parts of the run, such
+        as that of a single cluster, and for runs of fewer than 4 parts. See
+        `paceline.analysis.function_errors`.
     results.centers : numpy.ndarray of int64, shape (n_clusters,)
         Index in the run of the center, leader or medoid of each cluster.
     results.center_frames : numpy.ndarray of int64, shape (n_clusters,)

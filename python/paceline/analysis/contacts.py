@@ -451,7 +451,8 @@ class ContactMap(AnalysisBase):
         frames were left out.
     results.frequency_intervals : numpy.ndarray of float64, shape (n_residues, n_residues, 2)
         With `errors`: lower and upper limits of the 95 % intervals of `frequencies`; NaN for pairs
-        in contact in all frames or in none. See `paceline.analysis.function_errors`.
+        whose fraction is the same in all parts of the run, such as pairs in contact in all frames
+        or in none, and for runs of fewer than 4 parts. See `paceline.analysis.function_errors`.
     results.counts : numpy.ndarray of int64, shape (n_residues, n_residues)
         Number of frames in contact.
     results.n_frames : int

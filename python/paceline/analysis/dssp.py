@@ -105,8 +105,9 @@ class DSSP(AnalysisBase):
     results.fractions : numpy.ndarray of float64, shape (n_residues, n_letters)
         With `errors`: fraction of frames in which each residue has each letter.
     results.fraction_intervals : numpy.ndarray of float64, shape (n_residues, n_letters, 2)
-        With `errors`: lower and upper limits of the 95 % intervals of `fractions`; NaN for the
-        fractions 0 and 1. See `paceline.analysis.function_errors`.
+        With `errors`: lower and upper limits of the 95 % intervals of `fractions`; NaN for a
+        fraction that is the same in all parts of the run, such as 0 and 1, and for runs of fewer
+        than 4 parts. See `paceline.analysis.function_errors`.
 
     Raises
     ------

@@ -133,8 +133,9 @@ class HydrogenBondAnalysis(AnalysisBase):
         Index of each frame's first bond, and the total number of bonds.
     results.frequent_intervals : numpy.ndarray of float64, shape (n_frequent, 2)
         With `errors`: lower and upper limits of the 95 % intervals of the fractions of frames in
-        which each of the most frequent bonds exists. NaN for bonds that always exist. See
-        `paceline.analysis.function_errors`.
+        which each of the most frequent bonds exists. NaN for bonds whose fraction is the
+        same in all parts of the run, such as bonds that always exist, and for runs of fewer than 4
+        parts. See `paceline.analysis.function_errors`.
 
     Raises
     ------
