@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,7 @@ from MDAnalysisTests.datafiles import H5MD_xvf
 import paceline
 from paceline._util.files import check_inside
 from paceline.analysis import rms
+from paceline.analysis.survey_catalogue import _from_pattern
 from paceline.cli.command_tools import NO_TOOLS, documents, tools
 from paceline.cli.documents import schema_of
 from paceline.errors import UnsupportedError
@@ -27,6 +29,7 @@ mcp = pytest.importorskip("mcp", reason="needs the package mcp")
 from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
 
 from paceline.cli.confinement import (  # noqa: E402
+    _Watch,
     check_argument,
     check_command_line,
     check_pattern,
@@ -323,6 +326,39 @@ def test_ways_out_of_the_folder(ways_out, folder, run, monkeypatch):
     assert _content(folder.parent) == before
 
 
+@pytest.fixture
+def confined(folder, monkeypatch):
+    """Confine this process to the folder, which has a link out of it, and return a hook."""
+    (folder / "scratch").mkdir()
+    (folder / "up").symlink_to(folder.parent)
+    monkeypatch.setattr(tempfile, "tempdir", f"{folder / 'scratch'}")
+    monkeypatch.setattr("paceline._util.files._folders", (f"{folder}", f"{folder / 'scratch'}"))
+    monkeypatch.chdir(folder)
+    return _Watch(f"{folder}", stores=False)
+
+
+def test_patterns_of_a_survey_list_no_files_outside(confined, folder):
+    (folder.parent / "secret.xtc").touch()
+    for pattern in ("{id}/{replica}.xtc", "{id}/secret.xtc", "{id}/missing.xtc"):
+        with pytest.raises(UnsupportedError, match="up: it is outside of the folder"):
+            _from_pattern(".", pattern, None)
+    (folder / "up").unlink()
+    (folder / "inside").mkdir()
+    for name in ("a.xtc", "top.pdb"):
+        (folder / "inside" / name).touch()
+    [entry] = _from_pattern(".", "{id}/{replica}.xtc", None).entries
+    assert (entry.topology, entry.trajectories) == ("inside/top.pdb", ("inside/a.xtc",))
+
+
+@pytest.mark.parametrize("event", ["os.listdir", "os.scandir"])
+def test_only_folders_inside_are_listed(event, confined, folder):
+    for path in (folder, folder / "scratch", "scratch/../scratch", None, 3, sys.prefix):
+        confined.check(event, (path,))
+    for path in ("up", "up/inside/..", "..", folder.parent, f"{folder}-not", "/", "/home"):
+        with pytest.raises(PermissionError, match="outside of the folder"):
+            confined.check(event, (path,))
+
+
 def _content(folder):
     """Names and bytes of the files in a folder, but not in its subfolders."""
     return {path.name: path.read_bytes() if path.is_file() else b"" for path in folder.iterdir()}
@@ -386,7 +422,7 @@ def test_patterns_with_many_stars_are_bounded(folder, monkeypatch):
     listed = []
     scan = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scan(path))
-    monkeypatch.setattr("paceline.cli.confinement.MOST_NAMES", 1000)
+    monkeypatch.setattr("paceline._util.files.MOST_NAMES", 1000)
     check_pattern("*/" * 40 + "md.xtc", folder)
     assert 10 < len(listed) < 1000
     check_pattern("*" * 200 + "a" * 20, folder)

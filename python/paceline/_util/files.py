@@ -1,7 +1,10 @@
 """Write files that get their final name only when they are complete."""
 
 import contextlib
+import fnmatch
+import glob
 import io
+import itertools
 import os
 import re
 import stat
@@ -318,6 +321,8 @@ class FileAtOffset(io.RawIOBase):
         return self._at
 
 
+#: Maximum number of names in folders that are compared with a pattern.
+MOST_NAMES = 100_000
 #: Folders in which all files of this process must be; none for no limit.
 _folders: tuple[str, ...] = ()
 #: False if this process may not read from stores and servers.
@@ -396,6 +401,42 @@ def check_inside(
         )
         vars(error)["path"] = os.fspath(path)
         raise with_hint(error, "name a file in this folder", ": ")
+
+
+def check_pattern(text: str, folder: str | os.PathLike, *others: str | os.PathLike) -> None:
+    """Raise `UnsupportedError` if a pattern matches files that are in none of some folders.
+
+    A folder is not listed before it was checked. After `MOST_NAMES` names the check ends, because a
+    text with stars need not be a pattern; the files themselves are checked when they are opened.
+    """
+    fixed, names = Path(folder), list(Path(text).parts)
+    while names and not glob.has_magic(names[0]):
+        fixed /= names.pop(0)
+    left, waiting = MOST_NAMES, [(fixed, names)]
+    while waiting and left > 0:
+        at, names = waiting.pop()
+        check_inside(at, folder, *others)
+        if not names:
+            continue
+        if not glob.has_magic(names[0]):
+            waiting += [(at / names[0], names[1:])] if os.path.lexists(at / names[0]) else []
+            continue
+        found = []
+        with contextlib.suppress(OSError), os.scandir(at) as entries:
+            found = [one.name for one in itertools.islice(entries, left)]
+        left -= len(found)
+        is_hidden = names[0].startswith(".")
+        waiting += [
+            (at / name, names[1:])
+            for name in fnmatch.filter(found, names[0])
+            if name.startswith(".") == is_hidden
+        ]
+
+
+def check_local_pattern(text: str) -> None:
+    """Raise `UnsupportedError` if a pattern matches files that this process may not use."""
+    if _folders:
+        check_pattern(os.path.join(os.getcwd(), text), *_folders)
 
 
 def check_local(path: str | os.PathLike) -> None:

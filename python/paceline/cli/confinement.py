@@ -7,11 +7,8 @@ audit hook of Python. Programs cannot be started, and Python code cannot open co
 of the process are confined in the same way; worker processes would not be, and are not started.
 """
 
-import contextlib
 import errno
-import fnmatch
 import glob
-import itertools
 import os
 import re
 import sys
@@ -19,15 +16,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from paceline._util.files import SCHEMES, check_inside, confine_to
+from paceline._util.files import SCHEMES, check_inside, check_pattern, confine_to
 from paceline._util.launcher import BAD_ARGUMENTS
 from paceline._util.os_calls import end_when_closed
 from paceline.errors import UnsupportedError
 from paceline.hdf5.sandbox import HELPER
 from paceline.trajectory.open import cache_folder
 
-#: Maximum number of names in folders that are compared with a pattern.
-MOST_NAMES = 100_000
 #: Scheme of a URL: two letters or more, because one letter is a Windows drive.
 _URL = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):/")
 #: Folders of the system from which Python's libraries read.
@@ -69,36 +64,6 @@ def check_argument(text: str, folder: str | os.PathLike, *, stores: bool) -> Non
     check_inside(text, folder)
     if glob.has_magic(text) and ".." in Path(text).parts:
         raise UnsupportedError(f"{text}: expected a pattern without '..'")
-
-
-def check_pattern(text: str, folder: str | os.PathLike) -> None:
-    """Raise `UnsupportedError` if a pattern matches files outside of the folder.
-
-    A folder is not listed before it was checked. After `MOST_NAMES` names the check ends, because a
-    text with stars need not be a pattern; the files themselves are checked when they are opened.
-    """
-    fixed, names = Path(folder), list(Path(text).parts)
-    while names and not glob.has_magic(names[0]):
-        fixed /= names.pop(0)
-    left, waiting = MOST_NAMES, [(fixed, names)]
-    while waiting and left > 0:
-        at, names = waiting.pop()
-        check_inside(at, folder)
-        if not names:
-            continue
-        if not glob.has_magic(names[0]):
-            waiting += [(at / names[0], names[1:])] if os.path.lexists(at / names[0]) else []
-            continue
-        found = []
-        with contextlib.suppress(OSError), os.scandir(at) as entries:
-            found = [one.name for one in itertools.islice(entries, left)]
-        left -= len(found)
-        is_hidden = names[0].startswith(".")
-        waiting += [
-            (at / name, names[1:])
-            for name in fnmatch.filter(found, names[0])
-            if name.startswith(".") == is_hidden
-        ]
 
 
 def check_command_line(words: Sequence[str], folder: str | os.PathLike, *, stores: bool) -> None:
@@ -168,6 +133,9 @@ class _Watch:
         if event == "open":
             path, _, flags = arguments
             self._check_path(path, writes=isinstance(flags, int) and bool(flags & _WRITING))
+        elif event in ("os.listdir", "os.scandir"):
+            # Packages are looked for in the folders of sys.path, which Python lists and may skip.
+            self._check_path(arguments[0], writes=False, lists=True)
         elif event in _CHANGES:
             for path in arguments[: _CHANGES[event]]:
                 self._check_path(path, writes=True)
@@ -183,16 +151,17 @@ class _Watch:
         elif event == "socket.connect" and not self._stores:
             raise PermissionError(errno.EACCES, "a confined command opens no connection")
 
-    def _check_path(self, path: object, *, writes: bool) -> None:
+    def _check_path(self, path: object, *, writes: bool, lists: bool = False) -> None:
         if not isinstance(path, str | bytes | os.PathLike):
-            return  # the number of an open file
-        name = os.path.abspath(os.fsdecode(path))
+            return  # the number of an open file, or the current folder
+        end = os.sep if lists else ""
+        name = os.path.abspath(os.fsdecode(path)) + end
         roots = self._writable if writes else self._readable
         # Files of Python itself are many; links among them need not be resolved.
         if not writes and name.startswith(self._readable) and not name.startswith(self._writable):
             allowed = _SECRET.match(name) is None
         else:
-            allowed = os.path.realpath(name).startswith(roots) or name == os.devnull
+            allowed = (os.path.realpath(name) + end).startswith(roots) or name == os.devnull
         if not allowed:
             # Libraries expect the error number that the system would give.
             raise PermissionError(errno.EACCES, _OUTSIDE, name)

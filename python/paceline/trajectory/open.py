@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import check_local, is_address, is_confined, source_path
+from paceline._util.files import (
+    check_local,
+    check_local_pattern,
+    is_address,
+    is_confined,
+    source_path,
+)
 from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
@@ -108,6 +114,7 @@ def files_named(name: str | os.PathLike) -> list[str]:
     elif not glob.has_magic(name) or os.path.lexists(name):
         return [name]
     else:
+        check_local_pattern(name)
         found = glob.glob(name)
     if not found:
         raise FileNotFoundError(errno.ENOENT, "no file matches this pattern", name)
