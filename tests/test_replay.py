@@ -230,6 +230,36 @@ def test_a_false_claim_about_a_file_is_a_difference(key, project, replay):
     assert replay(path)[0] == 1
 
 
+def test_a_file_that_the_command_does_not_name_is_a_difference(project, tmp_path, replay):
+    """A true digest of a file is a false claim if the command did not read the file."""
+    path, text = project / "claimed.csv", (project / "rmsd.csv").read_text("utf-8")
+    other = tmp_path / "other.gro"
+    other.write_text("never read")
+    for name in (other, "adk.dcd"):
+        digest = hashlib.sha256((project / name).read_bytes()).hexdigest()
+        claim = f"# sha256 of file {name}: {digest}\n# command:"
+        path.write_text(with_own_digest(text.replace("# command:", claim)), "utf-8")
+        status, found = replay(path)
+        assert status == 1
+        [one] = found["results"][0]["differences"]
+        assert one["place"] == f"line 'sha256 of file {name}'"
+        assert (one["file"], one["computed"]) == (digest, "no line")
+
+
+def test_a_file_that_changes_no_number_has_a_digest(project, tmp_path, replay, monkeypatch):
+    """The style of a figure is not read again, but its digest is compared."""
+    monkeypatch.chdir(project)
+    style, output = tmp_path / "own.mplstyle", tmp_path / "rmsd.csv"
+    style.write_text("lines.linewidth: 3\n")
+    figure = ["--plot", str(tmp_path / "rmsd.png"), "--style", str(style)]
+    assert main(["rmsd", "adk.psf", "adk.dcd", "-e", "9", *figure, "-o", str(output)]) == 0
+    assert f"sha256 of file {style}" in ResultFile.read(output).facts
+    assert replay(output)[0] == 0
+    style.write_text("lines.linewidth: 4\n")
+    status, found = replay(output)
+    assert (status, found["results"][0]["reasons"]) == (1, [f"{style} has changed since (sha256)"])
+
+
 def test_a_trajectory_that_has_grown_is_no_difference(project, tmp_path, replay, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(project / "adk.psf", "adk.psf")
@@ -270,7 +300,7 @@ def test_files_of_a_moved_result_are_found(project, tmp_path, replay):
     shutil.copytree(project, away)
     results.mkdir()
     text = (project / "rmsd.csv").read_text("utf-8")
-    lost = text.replace(f"folder: {project}", f"folder: {tmp_path / 'lost'}")
+    lost = text.replace(f"{project}", f"{tmp_path / 'lost'}")
     path = results / "rmsd.csv"
     path.write_text(with_own_digest(lost), "utf-8")
     status, found = replay(path)
@@ -296,9 +326,11 @@ def test_patterns_of_another_machine(given, project, tmp_path, replay, monkeypat
     files = [f"{tmp_path}/here/adk.psf", f"{tmp_path}/here/run*/md.xtc"]
     assert main(["rmsd", *files, "-o", "rmsd.csv"]) == 0
     command = f"paceline rmsd --topology={given}/adk.psf -f '{given}/run*/md.xtc' -o rmsd.csv"
+    there = given.removeprefix("file://")
+    text = Path("rmsd.csv").read_text("utf-8").replace(f"{tmp_path}/here", there)
     if "D:" in given:
         command = command.replace("/", "\\").replace("D:", "'D:", 1).replace("psf", "psf'", 1)
-    text = Path("rmsd.csv").read_text("utf-8")
+        text = re.sub(r"D:\\[^,\n]*", lambda found: found[0].replace("/", "\\"), text)
     text = re.sub("(?m)^# command: .*", lambda _: f"# command: {command}", text)
     text = re.sub("(?m)^# folder: .*", "# folder: /far/away", text)
     Path("rmsd.csv").write_text(with_own_digest(text), "utf-8")
@@ -354,6 +386,42 @@ def test_another_processor_is_compared_to_a_tolerance(project, tmp_path):
     assert "1e-06" in close.reasons[-1]
     assert "another one" in close.reasons[0]
     assert check(1 + 1e-3).verdict == "differs"
+
+
+@pytest.mark.parametrize("ending", [".csv", ".xvg", ".npz"])
+def test_frames_times_and_counts_are_equal_on_all_processors(ending, tmp_path):
+    """A tolerance of their column would be many frames, because the last ones are large."""
+    columns = {
+        "frame": np.array([1, 1_000_000]),
+        "time (ps)": np.array([10.0, 1e7]),
+        "contacts": np.array([1, 2_000_000]),
+        "energy (kJ/mol)": np.array([1.5, 4e6]),
+    }
+
+    def check(title=None, value=None):
+        files = []
+        for processor, changed in (("one", {}), ("another", {title: value} if title else {})):
+            values = {**columns, **changed}
+            facts = ["processor: " + processor, "figure: " + json.dumps({"titles": [*columns]})]
+            path = tmp_path / f"{processor}{ending}"
+            if ending == ".npz":
+                lines = saved_tables.with_digest(facts, values)
+                np.savez(path, **values, provenance=np.array(lines))
+            else:
+                separator = "," if ending == ".csv" else " "
+                rows = [separator.join(values)] * (ending == ".csv")
+                numbers = zip(*(one.tolist() for one in values.values()), strict=True)
+                rows += [separator.join(map(repr, row)) for row in numbers]
+                lines = [*(f"# {one}" for one in facts), *rows]
+                path.write_text(with_own_digest("\n".join(["first", *lines, ""])), "utf-8")
+            files.append(ResultFile.read(path))
+        return compare(*files[::-1]).verdict
+
+    assert check() == "equal"
+    assert check("energy (kJ/mol)", np.array([2.5, 4e6])) == "equal within tolerance"
+    assert check("frame", np.array([2, 1_000_000])) == "differs"
+    assert check("time (ps)", np.array([17.5, 1e7])) == "differs"
+    assert check("contacts", np.array([2, 2_000_000])) == "differs"
 
 
 @pytest.mark.parametrize(
@@ -421,6 +489,37 @@ def test_a_battery_and_its_further_tables(adk, tmp_path, monkeypatch, replay):
     status, found = replay("results/rmsd.csv")
     assert status == 1
     assert "battery.toml has changed since (sha256)" in found["results"][0]["reasons"]
+
+
+def test_tables_are_missing_only_in_folders_of_batteries(adk, tmp_path, monkeypatch, replay):
+    monkeypatch.chdir(tmp_path)
+    Path("battery.toml").write_text('[rmsd]\nselect = "name CA"\n\n[gyration]\n[rmsf]\n')
+    files = ["-s", str(adk.topology), "-f", str(adk.trajectory), "-e", "3"]
+    assert main(["run", "battery.toml", *files, "-o", "deposit/results"]) == 0
+    Path("deposit/paper").mkdir()
+    shutil.copy("deposit/results/rmsd.csv", "deposit/paper")
+    status, found = replay("deposit")
+    assert (status, found["equal"]) == (0, 4)
+    # The folder of a battery is known by its name, or by the file of the battery in it.
+    Path("deposit/results/gyration.csv").unlink()
+    Path("deposit/results/battery.toml").unlink()
+    assert replay("deposit")[1]["different"] == 1
+    Path("deposit/results").rename("deposit/old")
+    assert replay("deposit")[0] == 0
+    shutil.copy("battery.toml", "deposit/old")
+    status, found = replay("deposit")
+    missing = [one for one in found["results"] if one["verdict"] == "differs"]
+    assert [one["name"] for one in missing] == ["deposit/old/gyration.csv"]
+    # Another version may write other tables.
+    for path in Path("deposit").rglob("*.csv"):
+        text = path.read_text("utf-8").replace(
+            f"# paceline: {paceline.__version__}", "# paceline: 0"
+        )
+        path.write_text(with_own_digest(text), "utf-8")
+    status, found = replay("deposit")
+    assert status == 0
+    reasons = [reason for one in found["results"] for reason in one["reasons"]]
+    assert any("missing tables were not looked for" in one for one in reasons)
 
 
 def test_a_battery_that_writes_other_files_does_not_run(adk, tmp_path, monkeypatch, replay):
@@ -598,6 +697,80 @@ def test_a_script_that_changes_masses_is_not_called_equal(adk, tmp_path, replay)
     status, found = replay(tmp_path)
     assert status == 1
     assert "the script changed the system in another way" in found["results"][0]["reasons"][0]
+
+
+def scripted(project, folder):
+    """Compute a result in a script that runs in the folder of its files, with relative names."""
+    folder.mkdir()
+    shutil.copy(project / "adk.psf", folder)
+    shutil.copy(project / "adk.dcd", folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        universe = paceline.Universe("adk.psf", "adk.dcd")
+        Gyration(universe.select_atoms("name CA")).run(stop=5).results.save("rg.csv")
+    return folder / "rg.csv"
+
+
+def other_files(project, folder):
+    """Write files of the same names with other content."""
+    folder.mkdir()
+    universe = paceline.Universe(project / "adk.psf", project / "adk.dcd")
+    universe.atoms.write(f"{folder}/adk.dcd", frames=universe.trajectory[::-1])
+    text = (project / "adk.psf").read_text("utf-8")
+    (folder / "adk.psf").write_text(text.replace("12.011", "13.003"), "utf-8")
+
+
+def test_relative_names_of_scripts_are_compared(project, tmp_path, replay, monkeypatch):
+    path = scripted(project, tmp_path / "script")
+    monkeypatch.chdir(tmp_path)
+    status, found = replay(path)
+    assert (status, found["results"][0]["reasons"]) == (0, [])
+    text = path.read_text("utf-8")
+    path.write_text(with_own_digest(text.replace("topology: adk", "topology: false/adk")), "utf-8")
+    status, found = replay(path)
+    assert status == 1
+    [one] = found["results"][0]["differences"]
+    assert (one["place"], one["file"]) == ("line 'topology'", "false/adk.psf")
+    # The folder of the script, which no other line names, may be one that was moved.
+    lost = text.replace(f"trajectory: {path.parent}", "trajectory: /lost")
+    path.write_text(with_own_digest(lost), "utf-8")
+    status, found = replay(path)
+    assert status == 0
+    assert f"adk.dcd was found as {path.parent / 'adk.dcd'}" in found["results"][0]["reasons"]
+
+
+def test_only_recorded_names_replace_those_of_moved_files():
+    saved = {"topology": "a.pdb", "unit": "kcal/mol", "found": "3/4 of frames of /old/a.xtc"}
+    moved = [{"/new/a.pdb": "a.pdb"}, {"/new/a.pdb": "/old/a.pdb", "/new/a.xtc": "/old/a.xtc"}]
+    now = {"topology": "/new/a.pdb", "unit": "kcal/mol", "found": "3/4 of frames of /new/a.xtc"}
+
+    def check(**changed):
+        files = (ResultFile(Path("a.csv"), one, True, []) for one in (saved, {**now, **changed}))
+        return [one.place for one in compare(*files, moved=moved).differences]
+
+    assert check() == []
+    assert check(unit="kJ/mol") == ["line 'unit'"]
+    assert check(found="1/4 of frames of /new/a.xtc") == ["line 'found'"]
+    assert check(topology="/else/a.pdb") == ["line 'topology'"]
+
+
+def test_the_given_folder_precedes_the_current_one(project, tmp_path, replay, monkeypatch):
+    path = scripted(project, tmp_path / "script")
+    other_files(project, tmp_path / "others")
+    archive, result = tmp_path / "archive", tmp_path / "alone" / "rg.csv"
+    path.parent.rename(archive)
+    result.parent.mkdir()
+    (archive / "rg.csv").rename(result)
+    monkeypatch.chdir(tmp_path / "others")
+    status, found = replay(result)
+    assert status == 1
+    assert any("has changed since" in one for one in found["results"][0]["reasons"])
+    status, found = replay(result, "--files", archive)
+    assert (status, found["results"][0]["verdict"]) == (0, "equal")
+    assert f"adk.psf was found as {archive / 'adk.psf'}" in found["results"][0]["reasons"]
+    # Of files with equal names, the one that has the recorded content is chosen.
+    monkeypatch.chdir(archive)
+    assert replay(result, "--files", tmp_path / "others")[0] == 0
 
 
 def test_systems_that_are_not_recorded(adk, tmp_path, replay):

@@ -34,8 +34,11 @@ from paceline.analysis.saved_tables import (
     DIGESTS,
     FIGURE,
     FURTHER,
+    IN_ARRAYS,
     INPUT,
     LINES,
+    OF_FRAMES,
+    STEP,
     digest_of,
     is_of_command,
     names_in,
@@ -79,8 +82,6 @@ _NAMES = ("topology", "trajectory", "files")
 #: Facts with digests of the files that were read, or beginnings of their keys.
 FINGERPRINT = "fingerprint"
 _CONTENTS = (FINGERPRINT, "topology sha256", "trajectory sha256", "files sha256", INPUT)
-#: Folders in a path.
-_FOLDERS = re.compile(r"[^\s,;'\"=()\[\]]*/")
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,8 @@ class Difference:
     #: Difference of two numbers, divided by the largest number of the column; infinite if one of
     #: them is not finite, and NaN for texts and lines of facts.
     deviation: float = float("nan")
-    #: False for whole numbers in arrays: counts do not depend on the order of additions.
+    #: False for whole numbers, and for numbers and times of frames, which no addition of a kernel
+    #: produces: they are equal on all processors.
     may_be_small: bool = True
 
     @property
@@ -226,10 +228,13 @@ def _cells(lines: Iterable[str], path: Path) -> Iterator[list[str]]:
     return csv.reader(lines, delimiter="," if ending == ".csv" else "\t")
 
 
-def compare(saved: ResultFile, computed: ResultFile, *, moved: bool = False) -> Check:
+def compare(
+    saved: ResultFile, computed: ResultFile, *, moved: Sequence[Mapping[str, str]] = ()
+) -> Check:
     """Compare a result file with one that was computed again.
 
-    With `moved`, folders of files that were read may differ.
+    `moved` has the recorded names of files and folders, by those under which they were found. A
+    fact may contain the names of one of the mappings.
     """
     name = os.fspath(saved.path)
     found = _Differences()
@@ -238,7 +243,7 @@ def compare(saved: ResultFile, computed: ResultFile, *, moved: bool = False) -> 
         _compare_arrays(saved.arrays, computed.arrays, found)
     else:
         _compare_lines(saved, saved.lines, computed.lines, found)
-    other_software, other_processor = _changed_programs(saved.facts, computed.facts)
+    other_software, other_processor = changed_programs(saved.facts, computed.facts)
     reasons = [*changed, *grown, *other_software, *other_processor]
     verdict = "differs" if found.n or not saved.is_intact else "equal"
     may_be_small = saved.is_intact and other_processor and not (changed or other_software)
@@ -275,7 +280,11 @@ def _kind(key: str, facts: Mapping[str, str]) -> str:
 
 
 def _compare_facts(
-    saved: Mapping[str, str], computed: Mapping[str, str], found: _Differences, *, moved: bool
+    saved: Mapping[str, str],
+    computed: Mapping[str, str],
+    found: _Differences,
+    *,
+    moved: Sequence[Mapping[str, str]],
 ) -> tuple[list[str], list[str]]:
     """Compare facts about files, parameters and results; describe files that changed or grew."""
     changed, grown = [], []
@@ -284,7 +293,7 @@ def _compare_facts(
         first, second = saved.get(key, "no line"), computed.get(key, "no line")
         if kind in ("software", "command") or first == second:
             continue
-        if moved and _without_folders(key, first, saved) == _without_folders(key, second, computed):
+        if any(first == _renamed(second, names) for names in moved):
             continue
         if kind == "contents" and key in saved and key in computed:
             about = f"({key.partition(' of ')[0]})"
@@ -298,26 +307,29 @@ def _compare_facts(
     return changed, grown
 
 
-def _without_folders(key: str, text: str, facts: Mapping[str, str]) -> str:
-    """Remove the folders of files in a fact."""
-    names = [
-        name for one in facts if _kind(one, facts) == "names" for name in _names_of(one, facts)
-    ]
-    if _kind(key, facts) == "names":
-        return ", ".join(map(_base_name, _names_of(key, facts)))
-    for name in sorted(names, key=len, reverse=True):
-        text = text.replace(name, _base_name(name))
-    return _FOLDERS.sub("", text)
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """Replace names of files and folders in a fact."""
+    known = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(known, lambda found: names[found[0]], text) if names else text
+
+
+def files_in(facts: Mapping[str, str]) -> list[str]:
+    """Names of topologies and trajectories in facts."""
+    return [name for key in facts if _kind(key, facts) == "names" for name in _names_of(key, facts)]
 
 
 def _names_of(key: str, facts: Mapping[str, str]) -> list[str]:
-    """Names of files in a fact; none if it is missing."""
-    return names_in(facts[key], 1 if key == "topology" else None) if key in facts else []
+    """Names of files in a fact."""
+    return names_in(facts[key], 1 if key == "topology" else None)
 
 
-def _base_name(name: str) -> str:
-    """Return the last part of a path, also of one of Windows."""
-    return re.split(r"[/\\]", name)[-1]
+def has_fingerprint(path: str | os.PathLike, fingerprint: str) -> bool:
+    """True if a file begins with the bytes of a fingerprint."""
+    try:
+        _core.verify(os.fspath(path), fingerprint)
+    except (ValueError, OSError, PacelineError):
+        return False
+    return True
 
 
 def _has_grown(key: str, saved: Mapping[str, str], computed: Mapping[str, str]) -> bool:
@@ -325,15 +337,10 @@ def _has_grown(key: str, saved: Mapping[str, str], computed: Mapping[str, str]) 
     _, of, replica = key.partition(" of ")
     expected = saved[key].split(", ")
     paths = names_in(computed.get(replica if of else "trajectory", ""), len(expected))
-    try:
-        for path, fingerprint in zip(paths, expected, strict=True):
-            _core.verify(path, fingerprint)
-    except (ValueError, OSError, PacelineError):
-        return False
-    return True
+    return len(paths) == len(expected) and all(map(has_fingerprint, paths, expected))
 
 
-def _changed_programs(
+def changed_programs(
     saved: Mapping[str, str], computed: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
     """Describe changes of the software and of the processor since a file was written."""
@@ -375,7 +382,7 @@ def _compare_lines(
         return
     is_xvg = saved.path.suffix.lower() == ".xvg"
     rows = _cells((line for line in second if not line.startswith("@")), saved.path)
-    titles = [] if is_xvg else next(rows, [])
+    titles = _titles(saved.facts) if is_xvg else next(rows, [])
     largest = _largest_of_columns(rows)
     number = 0 if is_xvg else -1  # the row of titles
     for one, other in zip_longest(first, second):
@@ -393,9 +400,29 @@ def _compare_lines(
                 title = titles[k] if k < len(titles) else f"column {k + 1}"
                 place = f"row {number}, {title}" if number else f"title of column {k + 1}"
                 size = largest[k] if k < len(largest) else 0.0
-                found.add(Difference(place, a, b, _deviation_of_cells(a, b, size)))
+                is_exact = _is_of_frames(title) or (_is_whole(a) and _is_whole(b))
+                found.add(Difference(place, a, b, _deviation_of_cells(a, b, size), not is_exact))
         if of_one == of_other:
             found.add(Difference(f"row {number}, spelling", one, other))
+
+
+def _titles(facts: Mapping[str, str]) -> list[str]:
+    """Titles of the columns of an .xvg table, from the line about its figure; empty without it."""
+    try:
+        found = json.loads(facts.get(FIGURE, "{}"))["titles"]
+    except (ValueError, KeyError, TypeError):
+        return []
+    return [f"{title}" for title in found] if isinstance(found, list) else []
+
+
+def _is_of_frames(title: str) -> bool:
+    """True for the title of a column, or the name of an array, of frames, steps or times."""
+    return IN_ARRAYS.get(title, title) in (*OF_FRAMES, STEP) or title.startswith("time (")
+
+
+def _is_whole(text: str) -> bool:
+    """True for a whole number, such as a count."""
+    return re.fullmatch(r"[+-]?\d+", text) is not None
 
 
 def _number(text: str) -> float | None:
@@ -466,9 +493,9 @@ def _compare_arrays(
             for k in kept:
                 index = np.unravel_index(begin + rows[k], shape)
                 place = f"{name}[{', '.join(map(str, index))}]"
-                is_float = a.dtype.kind == "f"
+                may_be_small = a.dtype.kind == "f" and not _is_of_frames(name)
                 deviation = float(deviations[k])
-                found.add(Difference(place, f"{a[k]}", f"{b[k]}", deviation, is_float))
+                found.add(Difference(place, f"{a[k]}", f"{b[k]}", deviation, may_be_small))
 
 
 def _largest_of_array(values: np.ndarray) -> float:
@@ -514,6 +541,14 @@ class RepeatedCall:
             )
         self._further, self._locate = facts.get(FURTHER), locate
         self._systems: list[System] = []
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the files of all systems, as the script gave them."""
+        try:
+            return [f"{name}" for one in self._call["systems"] for name in one["files"]]
+        except (KeyError, TypeError) as error:
+            raise _unreadable(error) from None
 
     def results(self, n_workers: int | None = None) -> Results:
         """Open the systems, run the analysis, and return the results that the line describes."""

@@ -729,7 +729,7 @@ def note_command(args: argparse.Namespace, results: "Results") -> None:
     facts = results.provenance
     facts.pop(CALL, None)  # the command says more
     facts |= {COMMAND: args.command_line, FOLDER: args.folder or _current_folder()}
-    for name in _further_inputs(args):
+    for name in further_inputs(args):
         if content := file_digest(name):
             facts[f"{INPUT}{name}"] = content
 
@@ -742,7 +742,7 @@ def _current_folder() -> str:
         return ""
 
 
-def _further_inputs(args: argparse.Namespace) -> list[str]:
+def further_inputs(args: argparse.Namespace) -> list[str]:
     """Files that the arguments name, except outputs, topology and trajectories."""
     names = vars(args).keys() - {*NO_INPUTS, *args.further}
     values: list[object] = [vars(args)[name] for name in sorted(names)]

@@ -2,7 +2,7 @@
 
 import argparse
 import contextlib
-import functools
+import fnmatch
 import glob
 import io
 import os
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from paceline._util.digest import file_digest
-from paceline._util.files import is_address, is_stream
+from paceline._util.files import check_local_pattern, is_address, is_stream
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED
 from paceline.cli.command_line import modules, parser_of, resolve_addresses
 from paceline.cli.options import add_json_argument, add_thread_argument, positive, print_json
@@ -281,34 +281,84 @@ def _check_call(items: Sequence[Item], options: Options) -> "list[Check]":
     checks = []
     for item in items:
         saved = ResultFile.read(item.path)
-        found: dict[str, Path] = {}
-        locate = functools.partial(_locate, item.path, options, found)
-        call = RepeatedCall(saved.facts, locate)
+        places = _Places(saved, options)
+        call = RepeatedCall(saved.facts, places.locate)
+        places.find_folder(call.files)
         with _quiet(), tempfile.TemporaryDirectory(prefix="paceline-") as temporary:
             path = Path(temporary) / f"result{item.path.suffix}"
             call.results(options.n_workers).save(path)
-            # The folder of a script, to which names may be relative, is not recorded.
-            moved = any(os.fspath(at) != name or not at.is_absolute() for name, at in found.items())
-            checks.append(compare(saved, ResultFile.read(path), moved=moved))
-        notes = (_note(name, at) for name, at in found.items() if os.fspath(at) != name)
-        checks[-1].reasons += notes
+            checks.append(compare(saved, ResultFile.read(path), moved=places.moved))
+        checks[-1].reasons += places.notes
     return checks
 
 
-def _locate(result: Path, options: Options, found: dict[str, Path], name: str) -> str:
-    """Find a file that the result of a script names; add it to `found`."""
-    given = [options.files] if options.files else []
-    if _exists(Path(), name):
-        found[name] = Path(_local_name(name))
-    else:
-        place = _find_elsewhere(name, [*given, result.parent])
-        if place is None:
+class _Places:
+    """Present places of the files that the result of a script names."""
+
+    def __init__(self, saved: "ResultFile", options: Options):
+        self._saved, self._options = saved, options
+        #: Folder of the script, to which names may be relative; None if it is not known.
+        self._folder: str | None = None
+        self._found: dict[str, _Place] = {}
+
+    def find_folder(self, names: Sequence[str]) -> None:
+        """Find the folder of the script: recorded paths of trajectories are absolute."""
+        for name in names:
+            if not (is_address(name) or os.path.isabs(name) or ".." in PurePath(name).parts):
+                n = len(PurePath(name).parts)
+                self._folder = self._folder or _recorded_folder(name, "", n, self._saved)
+
+    def locate(self, name: str) -> str:
+        """Return the path of a file, the one with the recorded content if there are several."""
+        places = [*dict.fromkeys(self._candidates(name))]
+        if not places:
             raise FileNotFoundError(
-                f"{result} was computed from {name}, which does not exist here: --files names the "
-                "folder that contains it now"
+                f"{self._saved.path} was computed from {name}, which does not exist here: --files "
+                "names the folder that contains it now"
             )
-        found[name] = place
-    return os.fspath(found[name])
+        fitting = (one for one in places if len(places) == 1 or self._has_content(name, one))
+        self._found[name] = next(fitting, places[0])
+        return os.fspath(self._found[name].path)
+
+    def _candidates(self, name: str) -> "Iterator[_Place]":
+        """Yield the places of a file, beginning with the folder that the user names."""
+        beside, given, local = self._saved.path.parent, self._options.files, _local_name(name)
+        if given is not None and (place := _find_elsewhere(name, [given])):
+            yield place
+        for folder in [Path(self._folder or beside), beside, Path()]:
+            if _endings(local) and _exists(folder, name):
+                yield _Place.of(folder, local)
+        if place := _find_elsewhere(name, [beside]):
+            yield place
+
+    def _has_content(self, name: str, place: "_Place") -> bool:
+        """True if a file has the digest or a fingerprint that the result records."""
+        from paceline.analysis.replay import FINGERPRINT, has_fingerprint
+
+        facts = self._saved.facts
+        if _local_name(name) == facts.get("topology"):
+            return file_digest(place.path) == facts.get("topology sha256")
+        known = facts.get(FINGERPRINT, "").split(", ")
+        return all(any(has_fingerprint(path, one) for one in known) for path in place.files)
+
+    @property
+    def moved(self) -> list[dict[str, str]]:
+        """Recorded names of the files, by those under which they were found."""
+        as_given, absolute = dict[str, str](), dict[str, str]()
+        for name, place in self._found.items():
+            as_given[os.fspath(place.path)] = _local_name(name)
+            absolute |= place.recorded_names(name, self._folder or "", self._saved)
+        return [as_given, absolute]
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on the files that are no longer under their names."""
+        found = []
+        for name, place in self._found.items():
+            recorded = os.path.join(self._folder or "", _local_name(name))
+            if os.path.abspath(place.path) != os.path.abspath(recorded):
+                found.append(_note(name, place.path))
+        return found
 
 
 def _note(name: str, path: Path) -> str:
@@ -316,14 +366,67 @@ def _note(name: str, path: Path) -> str:
     return f"{name} was found as {path}"
 
 
-def _find_elsewhere(name: str, folders: Sequence[Path]) -> Path | None:
+class _Place(NamedTuple):
+    """File, or files of a pattern, by the last parts of the path."""
+
+    folder: Path
+    ending: Path
+
+    @classmethod
+    def of(cls, folder: Path, name: str) -> "_Place":
+        """Return the place of a name in a folder; the name may be absolute, or begin with `..`."""
+        ending = _endings(name)[0]
+        whole = Path(os.path.normpath(folder / name))
+        return cls(whole.parents[len(ending.parts) - 1], ending)
+
+    @property
+    def path(self) -> Path:
+        """Path, or a pattern to which the folder does not belong."""
+        path = self.folder / self.ending
+        return path if path.exists() else Path(glob.escape(os.fspath(self.folder)), self.ending)
+
+    @property
+    def files(self) -> list[Path]:
+        """Paths of the file, or of the files of a pattern."""
+        return [self.path] if self.path.exists() else [*map(Path, glob.glob(os.fspath(self.path)))]
+
+    def recorded_names(self, name: str, base: str, saved: "ResultFile") -> dict[str, str]:
+        """Return recorded paths by present ones; the recorded name may be relative to a base."""
+        n = len(self.ending.parts)
+        folder = _recorded_folder(name, base, n, saved)
+        if folder is None:
+            return {}
+        found = {os.path.abspath(one): "/".join([folder, *one.parts[-n:]]) for one in self.files}
+        if _OF_WINDOWS.match(name):
+            return {place: recorded.replace("/", "\\") for place, recorded in found.items()}
+        return found
+
+
+def _recorded_folder(name: str, base: str, n: int, saved: "ResultFile") -> str | None:
+    """Find the folder that contained the last `n` parts of a recorded path, with slashes.
+
+    None if a name is relative to an unknown base, and no absolute path of a file fits.
+    """
+    from paceline.analysis.replay import files_in
+
+    whole = name if _OF_WINDOWS.match(name) else os.path.join(base, _local_name(name))
+    pattern = os.path.normpath(whole).replace("\\", "/")
+    is_absolute = os.path.isabs(pattern) or _OF_WINDOWS.match(pattern) is not None
+    tail = f"/{_endings(pattern)[0].as_posix()}"
+    wanted = pattern if is_absolute else f"*{tail}"
+    files = [one.replace("\\", "/") for one in files_in(saved.facts)]
+    # Brackets in a name need not be a pattern.
+    plain = [one for one in files if one == wanted or (one.endswith(tail) and not is_absolute)]
+    found = [*plain, *fnmatch.filter(files, wanted), *([wanted] if is_absolute else [])]
+    return "/".join(found[0].split("/")[:-n]) if found else None
+
+
+def _find_elsewhere(name: str, folders: Sequence[Path]) -> _Place | None:
     """Find a file by the last parts of its path, as many as possible, in one of some folders."""
     for ending in _endings(name):
         for folder in folders:
             if _exists(folder, os.fspath(ending)):
-                place = folder / ending
-                # The folder is no part of the pattern.
-                return place if place.exists() else Path(glob.escape(os.fspath(folder)), ending)
+                return _Place(folder, ending)
     return None
 
 
@@ -350,24 +453,25 @@ def _exists(folder: Path, name: str) -> bool:
     """
     from paceline.trajectory.addresses import source_name
 
+    pattern = os.path.join(glob.escape(os.fspath(folder)), _local_name(name))
     try:
         path = source_name(name, folder)
+        if os.path.exists(path) or not glob.has_magic(name):
+            return os.path.exists(path)
+        check_local_pattern(pattern)
     except UnsupportedError:
         return False
-    if os.path.exists(path) or not glob.has_magic(name):
-        return os.path.exists(path)
-    pattern = os.path.join(glob.escape(os.fspath(folder)), _local_name(name))
     return next(glob.iglob(pattern), None) is not None
 
 
 def _check_command(items: Sequence[Item], options: Options) -> "list[Check]":
     """Check the results of one command, which runs once."""
-    from paceline.analysis.replay import Check, ResultFile, compare
+    from paceline.analysis.replay import Check, ResultFile, changed_programs, compare
     from paceline.analysis.saved_tables import FURTHER
 
     command, folder, _ = items[0].job
     saved = [ResultFile.read(item.path) for item in items]
-    checks = []
+    checks, programs = [], list[str]()
     with tempfile.TemporaryDirectory(prefix="paceline-") as temporary:
         repeated = _Repeated(command, Path(folder), Path(temporary), items[0].path, options)
         repeated.run(saved[0])
@@ -378,9 +482,15 @@ def _check_command(items: Sequence[Item], options: Options) -> "list[Check]":
                 checks.append(Check(item.name, "not checked", reasons=[reason]))
                 continue
             computed = repeated.read(path, one)
-            checks.append(compare(one, computed, moved=repeated.has_other_folders))
+            checks.append(compare(one, computed, moved=repeated.moved(one)))
+            programs, _ = changed_programs(one.facts, computed.facts)
             checks[-1].reasons += repeated.notes
-        checks += repeated.check_missing(items)
+        missing = [*repeated.check_missing(items)]
+        if any(one.startswith("paceline ") for one in programs):
+            skipped = "missing tables were not looked for: another version may write others"
+            checks[-1].reasons += [skipped] if missing else []
+        else:
+            checks += [replace(one, reasons=[*one.reasons, *programs]) for one in missing]
     return checks
 
 
@@ -409,12 +519,20 @@ class _Repeated:
         self._name = name
         #: Where files were found that are no longer under their names.
         self.notes: list[str] = []
+        #: Names of files that the command wrote besides results, by those that it writes now.
+        self._written: dict[str, str] = {}
         self._is_battery = modules()[name] == "battery_commands"
 
-    @property
-    def has_other_folders(self) -> bool:
-        """True if names of files in the results differ in their folders."""
-        return bool(self.notes) or self._name == "align"
+    def moved(self, saved: "ResultFile") -> list[dict[str, str]]:
+        """Recorded names of files, by those under which they were found or are written."""
+        recorded = os.fspath(self._recorded)
+        as_given = {self._moved[name]: _local_name(name) for name in self._places}
+        absolute = dict[str, str]()
+        if self._base != self._recorded:
+            absolute[os.path.join(os.path.realpath(self._base), "")] = os.path.join(recorded, "")
+        for name, place in self._places.items():
+            absolute |= place.recorded_names(name, recorded, saved)
+        return [{**self._written, **some} for some in (as_given, absolute)]
 
     def result_of(self, path: Path, further: str | None) -> Path | None:
         """Return the computed file of a result; None if there is none."""
@@ -438,6 +556,9 @@ class _Repeated:
             # Folder of the battery, which may be above or below the folder that is checked.
             n_parts = len(path.relative_to(self._output).parts)
             results, checked = item.path.resolve().parents[n_parts - 1], item.folder.resolve()
+            # Another folder has copies of tables.
+            if results.name != self._output_name and not (results / "battery.toml").exists():
+                continue
             for one in made:
                 place = results / one.relative_to(self._output)
                 if not place.exists() and place.is_relative_to(checked):
@@ -455,21 +576,24 @@ class _Repeated:
         for key, value in computed.facts.items():
             for name, place in self._moved.items():
                 key = f"{INPUT}{name}" if key == f"{INPUT}{place}" else key
-                value = name if value == place else value
             facts[key] = value
         # A file that does not change the numbers, such as a style, has not been read again.
         for name in _inputs_of(saved):
-            found = self._base / self._moved.get(name, name)
-            facts.setdefault(f"{INPUT}{name}", file_digest(found))
+            place = self._moved.get(name, name)
+            if place in self._read:
+                facts.setdefault(f"{INPUT}{name}", file_digest(self._base / place))
         return replace(computed, facts=facts)
 
     def run(self, saved: "ResultFile") -> None:
         """Run the command in the folder that has its files."""
+        from paceline.cli.analysis_steps import further_inputs
+
         args = self._parsed(self._words)
         named = [*_names_in(args), *_inputs_of(saved)]
         self._base = self._find_base(args, named)
         places = {name: self._find(name) for name in dict.fromkeys(named)}
-        self._moved = {name: place for name, place in places.items() if place != name}
+        self._places = {name: place for name, place in places.items() if place is not None}
+        self._moved = {name: os.fspath(place.path) for name, place in self._places.items()}
         if self._base != self._recorded:
             self.notes.append(f"files were looked up from the folder {self._base}")
         self.notes += [_note(name, Path(place)) for name, place in self._moved.items()]
@@ -480,6 +604,7 @@ class _Repeated:
         with contextlib.chdir(self._base), _quiet():
             resolve_addresses(args)
             resolve_files(args)
+            self._read = further_inputs(args)
             self._set_outputs(args, saved)
             args.run(args)
 
@@ -516,10 +641,10 @@ class _Repeated:
         )
         return next(fitting, self._folders[0])
 
-    def _find(self, name: str) -> str:
-        """Return the name of an input, or the path under which it was found."""
+    def _find(self, name: str) -> _Place | None:
+        """Find an input that is no longer under its name; None if it still is."""
         if is_address(name) or _exists(self._base, name):
-            return name
+            return None
         given = [self._options.files.absolute()] if self._options.files else []
         place = _find_elsewhere(name, [*given, *self._folders])
         if place is None:
@@ -527,7 +652,7 @@ class _Repeated:
                 f"{self._result} was computed from {name}, which does not exist in {self._base}: "
                 "--files names the folder that contains it now"
             )
-        return os.fspath(place)
+        return place
 
     def _set_outputs(self, args: argparse.Namespace, saved: "ResultFile") -> None:
         """Write results to the temporary folder only, and reset what does not change them."""
@@ -568,9 +693,11 @@ class _Repeated:
             args.n_workers = self._options.n_workers
         args.only_tables = True
         if self._is_battery:
+            self._output_name = Path(os.path.normpath(f"{output or ''}")).name
             args.output = self._output
         elif self._name == "align":
             args.output = self._temporary / (output or self._result).name
+            self._written = {os.fspath(args.output): os.fspath(output or self._result)}
             ending = parsed.rmsd.suffix if parsed.rmsd else ".csv"
             args.rmsd = self._temporary / f"output{ending.lower()}"
         else:
