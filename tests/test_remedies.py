@@ -79,10 +79,12 @@ def test_a_frame_without_a_cell(protein):
 
 def test_intervals_of_fractions_leave_something_out(protein):
     found = Rotamers(protein.select_atoms("protein")).run().results
-    p, half = found.populations, found.intervals
-    known = ~np.isnan(half)
+    p, (low, high) = found.populations, np.moveaxis(found.intervals, -1, 0)
+    known = ~np.isnan(low)
     assert known.any()
-    assert (half[known] < np.maximum(p, 1 - p)[known]).all()
+    assert (low[known] <= p[known]).all()
+    assert (p[known] <= high[known]).all()
+    assert (high - low < 1)[known].all()
 
 
 def test_axes_of_one_name_have_names_of_files(protein, tmp_path):

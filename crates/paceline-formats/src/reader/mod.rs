@@ -31,7 +31,16 @@ pub struct Extents<'a> {
     pub sizes: &'a [u64],
 }
 
-impl Extents<'_> {
+impl<'a> Extents<'a> {
+    /// Return the extents from a row on.
+    fn rows_from(&self, row: usize) -> Extents<'a> {
+        Extents {
+            frames: &self.frames[row..],
+            offsets: &self.offsets[row..],
+            sizes: &self.sizes[row..],
+        }
+    }
+
     /// # Errors
     /// [`Error::Argument`] if a frame has no offset, or is outside a file of `file_size` bytes.
     fn check(&self, file_size: u64) -> Result<()> {
@@ -183,7 +192,8 @@ impl BlockReader {
         extents.check(self.file_size)?;
         let mut rows = Rows::new(out, n, self.n_wanted, self.wanted, &mut self.scratch)?;
         let before = self.source.traffic();
-        if self.source.access().ahead > 0 {
+        let from_store = self.source.access().ahead > 0;
+        if from_store {
             self.announce(extents);
         }
         let mut report = BlockReport::default();
@@ -210,6 +220,11 @@ impl BlockReader {
             }
             report.read += read_again;
             report.decode += started.elapsed() - read_again;
+            if from_store && !read_again.is_zero() {
+                // The decoder has learned that frames need more bytes than were announced: without
+                // this, each of the remaining frames would wait for a request of its own.
+                self.announce(extents.rows_from(next));
+            }
         }
         self.scratch = rows.into_scratch();
         let after = self.source.traffic();

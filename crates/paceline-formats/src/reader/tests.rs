@@ -8,8 +8,14 @@ use super::*;
 use crate::{CELL_WIDTH, CellRow, Run};
 
 fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
+    reader_of(File::default(), runs, needs)
+}
+
+/// Return a reader whose decoder learns from the first frame, if the file is in a store.
+fn reader_of(file: File, runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
     let runs = runs.iter().map(|&(start, len)| Run { start, len });
-    let file = Arc::new(File::default());
+    let learns = file.access.is_some();
+    let file = Arc::new(file);
     let reader = BlockReader {
         source: file.clone(),
         file_size: FRAME * N_FRAMES,
@@ -17,6 +23,7 @@ fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
             runs: runs.collect(),
             needs,
             refuses: 13,
+            learns,
         }),
         n_wanted: 1,
         wanted: Fields::POSITIONS,
@@ -264,4 +271,29 @@ fn blocks_are_asked_for_ahead_only_where_reading_waits() {
     reader.read_ahead(extents).unwrap();
     let expected = [FRAME..FRAME + 100, 2 * FRAME..2 * FRAME + 100];
     assert_eq!(*file.ahead.lock().unwrap(), expected);
+}
+
+#[test]
+fn a_store_is_asked_again_for_all_frames_that_need_more_bytes() {
+    let store = Access {
+        gap: 0,
+        hop: 0,
+        ahead: 1 << 20,
+    };
+    let file = File {
+        access: Some(store),
+        ..File::default()
+    };
+    let (file, mut reader) = reader_of(file, &[(0, 100)], 400);
+    read(&mut reader, &[4, 20, 30, 40], false).unwrap();
+    let begins = |frames: &[u64], len| {
+        let ranges = frames
+            .iter()
+            .map(|frame| frame * FRAME..frame * FRAME + len);
+        ranges.collect::<Vec<_>>()
+    };
+    let expected = [begins(&[4, 20, 30, 40], 100), begins(&[20, 30, 40], 400)].concat();
+    assert_eq!(*file.ahead.lock().unwrap(), expected);
+    // The second frame and those after it are read by one call each.
+    assert_eq!(reads(&file).len(), 2 + 3);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use crate::error::{Fault, Result};
-use crate::source::{Source, Traffic};
+use crate::source::{Access, Source, Traffic};
 use crate::{Decoder, Fields, FrameOut, Run};
 
 pub const FRAME: u64 = 8000;
@@ -16,6 +16,8 @@ pub const N_FRAMES: u64 = 400;
 pub struct File {
     pub reads: Mutex<Vec<Range<u64>>>,
     pub ahead: Mutex<Vec<Range<u64>>>,
+    /// Costs of reading, if they are not those of a local file.
+    pub access: Option<Access>,
 }
 
 impl Source for File {
@@ -36,6 +38,10 @@ impl Source for File {
         Ok(())
     }
 
+    fn access(&self) -> Access {
+        self.access.unwrap_or(Access::FILE)
+    }
+
     fn will_need(&self, offset: u64, len: u64) {
         self.ahead.lock().unwrap().push(offset..offset + len);
     }
@@ -49,11 +55,13 @@ impl Source for File {
     }
 }
 
-/// Decoder that requests `runs` of each frame, and then its first `needs` bytes.
+/// Decoder that requests `runs` of each frame, and then its first `needs` bytes. With `learns`, it
+/// requests these bytes of all frames after the first one.
 pub struct Picky {
     pub runs: Vec<Run>,
     pub needs: usize,
     pub refuses: u64,
+    pub learns: bool,
 }
 
 impl Decoder for Picky {
@@ -74,6 +82,9 @@ impl Decoder for Picky {
         assert!(bytes.iter().all(|&byte| byte == frame as u8));
         if frame == self.refuses {
             return Err(Fault::bad(3, "another frame", frame));
+        }
+        if self.learns {
+            self.runs[0].len = self.needs as u64;
         }
         out.positions.fill(frame as f32);
         *out.fields = Fields::POSITIONS;
