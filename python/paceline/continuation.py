@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 
@@ -226,24 +226,6 @@ class GrownRun:
 State = TypeVar("State", bound=GrownRun)
 
 
-class GrowingWork(Protocol):
-    """Analyses of one trajectory, with the options of their runs."""
-
-    @property
-    def universe(self) -> System:
-        """Universe of the analyses."""
-
-    @property
-    def every(self) -> Mapping[str, Analysis]:
-        """All analyses by name."""
-
-    def run_during(self, kept: Continuation) -> Mapping[str, Analysis]:
-        """Run the analyses that are updated, over the present frames, and return them by name."""
-
-    def run_after(self) -> Mapping[str, Analysis]:
-        """Run all other analyses over the complete trajectory, and return all by name."""
-
-
 @dataclass(frozen=True)
 class AwaitedFrames:
     """Frames of a run over a trajectory whose last frame is not known yet.
@@ -285,29 +267,35 @@ class AwaitedFrames:
 
 
 class GrowingRun(Generic[State]):
-    """Runs of the same analyses over a trajectory that grows.
+    """Runs of the same analyses over the trajectory of a Universe, which grows.
 
-    `state` is the class of the states that `states` yields. A run begins at least `every` seconds
-    after the one before. `stop_when` returns the reason why no further frames are awaited, or None.
+    `run_during` runs the analyses that are updated, over the present frames, and returns them by
+    name. `run_after` runs all others over the complete trajectory, and returns all. `state` is the
+    class of the states that `states` yields. A run begins at least `every` seconds after the one
+    before. `stop_when` returns the reason why no further frames are awaited, or None.
     """
 
     def __init__(
         self,
-        work: GrowingWork,
+        universe: System,
+        analyses: Mapping[str, Analysis],
         state: type[State],
         chosen: AwaitedFrames,
         *,
+        run_during: Callable[[Continuation], Mapping[str, Analysis]],
+        run_after: Callable[[], Mapping[str, Analysis]],
         every: float,
         stop_when: Callable[[State], str | None] | None = None,
     ):
-        self._work, self._make, self._chosen = work, state, chosen
+        self._universe, self._all, self._make, self._chosen = universe, analyses, state, chosen
+        self._run_during, self._run_after = run_during, run_after
         self._stop_when, self._every = stop_when, positive_number("every", every, "s")
         self._kept = Continuation()
         self._begun = time.monotonic()
 
     def open_feed(self, idle: float, options: TeeOptions) -> Feed:
         """Begin to follow the file, or to write the stream to a file that is followed."""
-        universe = self._work.universe
+        universe = self._universe
         stream = universe.trajectory
         if not isinstance(stream, TeeSource):
             if is_stream(stream.filename):
@@ -320,7 +308,7 @@ class GrowingRun(Generic[State]):
                     text = f"{stream.filename}: {name}= applies to streams (imd://), not to files"
                     raise UnsupportedError(text)
             return FollowedFile(growable(stream).chain.files[-1].path, idle)
-        needed = {field for one in self._work.every.values() for field in one.fields}
+        needed = {field for one in self._all.values() for field in one.fields}
         if lacking := sorted(needed.difference(stream.fields)):
             raise MissingDataError(
                 f"{stream.filename}: an analysis needs {' and '.join(lacking)}, but the engine "
@@ -356,7 +344,7 @@ class GrowingRun(Generic[State]):
     def states(self, feed: Feed) -> Generator[State]:
         """Yield the state after each run; the last one contains all results."""
         self._feed = feed
-        self._trajectory = growable(self._work.universe.trajectory)
+        self._trajectory = growable(self._universe.trajectory)
         stop_engine = False
         ended: str | None = None
         try:
@@ -414,12 +402,12 @@ class GrowingRun(Generic[State]):
         """
         self._trajectory.extend()
         n_frames = self._chosen.count(self._trajectory)
-        needed = [one.frames_needed for one in self._work.every.values() if is_updated(one)]
+        needed = [one.frames_needed for one in self._all.values() if is_updated(one)]
         if n_frames == 0 or self._trajectory.n_frames < max(needed, default=1):
             return None
         # Warnings of an update are for its tables only; the last update issues them all.
         with quiet_warnings():
-            analyses = self._work.run_during(self._kept)
+            analyses = self._run_during(self._kept)
         return self._state(n_frames, analyses)
 
     def _state(
@@ -440,11 +428,11 @@ class GrowingRun(Generic[State]):
     def _finish(self, ended: str) -> Iterator[State]:
         """Compute all results over the complete trajectory, and issue its warnings."""
         self._trajectory.extend()
-        analyses = self._work.run_during(self._kept)
+        analyses = self._run_during(self._kept)
         n_frames = self._chosen.count(self._trajectory)
-        if analyses.keys() != self._work.every.keys():
+        if analyses.keys() != self._all.keys():
             yield self._state(n_frames, analyses, ended)
-        analyses = self._work.run_after()
+        analyses = self._run_after()
         yield self._state(n_frames, analyses, ended, is_last=True)
 
 

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -322,33 +322,6 @@ class ListedAnalyses:
         return self.every
 
 
-@dataclass(frozen=True)
-class _WithOptions:
-    """Analyses of a trajectory that grows, with the options of their runs."""
-
-    work: Work
-    options: RunOptions
-
-    @property
-    def universe(self) -> System:
-        """Universe of the analyses."""
-        return self.work.universe
-
-    @property
-    def every(self) -> Mapping[str, Analysis]:
-        """All analyses by name."""
-        return self.work.every
-
-    def run_during(self, kept: "Continuation") -> Mapping[str, Analysis]:
-        """Run the analyses that are updated, over the present frames, and return them by name."""
-        options: RunOptions = {**self.options, "checkpoint": kept}
-        return self.work.run_during(**options)
-
-    def run_after(self) -> Mapping[str, Analysis]:
-        """Run all other analyses over the complete trajectory, and return all by name."""
-        return self.work.run_after(**self.options)
-
-
 def follow(
     work: Work,
     state: "type[State]",
@@ -381,8 +354,20 @@ def follow(
         "overwrite": options.pop("overwrite", False),
     }
     options |= {"backend": workers, "n_workers": None, "progress": False}
+
+    def run_during(kept: "Continuation") -> Mapping[str, Analysis]:
+        continued: RunOptions = {**options, "checkpoint": kept}
+        return work.run_during(**continued)
+
     growing = GrowingRun(
-        _WithOptions(work, options), state, chosen, every=every, stop_when=stop_when
+        work.universe,
+        work.every,
+        state,
+        chosen,
+        run_during=run_during,
+        run_after=lambda: work.run_after(**options),
+        every=every,
+        stop_when=stop_when,
     )
     feed = growing.open_feed(idle, file)
     return growing.states(feed), feed

@@ -179,7 +179,13 @@ def _assess_angles(
     interval = float(centre - half), float(centre + half)
     found = replace(worst, mean=centre, interval=interval, mean_of_all=everything)
     if half == 180 and found.verdict == SAMPLED:
-        found = replace(found, verdict=NOT_SHOWN, reasons=("no direction is preferred",))
+        found = replace(
+            found,
+            verdict=NOT_SHOWN,
+            reasons=("no direction is preferred",),
+            needed_time=np.nan,
+            needed_interval=(np.nan, np.nan),
+        )
     return _with_precision(found, precision, "°")
 
 
@@ -328,6 +334,9 @@ def _agreement(
     if not reasons:
         reasons = [f"{len(found)} replicas agree (R̂ is {shown})"]
     mean, half = float(between.mean), float(between.interval)
+    # A drift, and a difference between replicas, may last for any time.
+    is_short = not drifting and (least < ENOUGH or size < ENOUGH)
+    needed = max(one.needed_time for one in found.values()) if is_short else 0.0
     start, last = latest_start(found)
     result = Convergence(
         verdict,
@@ -338,11 +347,7 @@ def _agreement(
         n_values,
         min(size, float(n_values)),
         least,
-        np.nan
-        if drifting
-        else max(one.needed_time for one in found.values())
-        if least < ENOUGH or size < ENOUGH
-        else 0.0,
+        0.0 if verdict == SAMPLED else needed or np.nan,
         (np.nan, np.nan),
         (*reasons, *notes),
         max(one.length for one in found.values()),

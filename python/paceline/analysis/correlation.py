@@ -327,10 +327,8 @@ class VelocityAutocorrelation(AnalysisBase):
         if not self.times_known:
             half = np.full(len(mean), np.nan)
         note = f" ({guessed})" if guessed else ""
-        # At the first lag time, the integral is 0.
-        return np.where(
-            half > 0, half, np.nan
-        ), f"95 %, between {many(len(counts), 'molecule')}{note}"
+        method = f"95 %, between {many(len(counts), 'molecule')}{note}"
+        return np.where(half > 0, half, np.nan), method  # at the first lag time, both are 0
 
     FURTHER_TABLES = ("spectrum",)
 

@@ -685,6 +685,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             offsets=offsets,
         )
         method = self._set_intervals() if self.errors else {}
+        # The record contains remarks on the intervals.
         self.results.provenance.update({**self.record(), **method})
 
     def _set_intervals(self) -> dict[str, str]:

@@ -75,9 +75,6 @@ class SurveySettings:
 
     def path(self, name: str) -> str:
         """Return the path or address of a file that an entry names."""
-        if is_address(self.folder):
-            name = source_name(name)
-            return name if is_address(name) else os.path.join(self.folder, name)
         return source_name(name, self.folder)
 
 

@@ -148,6 +148,8 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
             if path in args.trajectory and vars(args).get("follow"):
                 continue
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    if "follow" in args:
+        _check_following(args)
     if vars(args).get("follow") and args.stop_when is not None and args.analysis_names:
         from paceline.analysis.stop_conditions import check_names
 
@@ -369,7 +371,6 @@ def run_and_report(args: argparse.Namespace, analysis: "AnalysisBase") -> None:
         from paceline.analysis.structures import check_structure
 
         check_structure(args.output.with_suffix(".pdb"), analysis.atomgroup)
-    _check_following(args)
     error: Exception | None = None
     with contextlib.ExitStack() as serving, _checkpoint(args) as kept:
         if args.follow:
@@ -484,7 +485,6 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
         if args.checkpoint is not None:
             raise UnsupportedError("--equilibrated runs twice, and has no --checkpoint")
         options["equilibrated"] = True
-    _check_following(args)
     error: Exception | None = None
     with contextlib.ExitStack() as serving, _checkpoint(args) as kept:
         if args.follow:
@@ -558,10 +558,12 @@ def _run_options(args: argparse.Namespace) -> "LiveOptions":
 
 
 def _check_following(args: argparse.Namespace) -> None:
-    """Refuse options that need --follow without it."""
+    """Refuse options that need --follow without it, and those that it lacks; connect to nothing."""
     for flag, value in {"--serve": args.serve, "--stop-when": args.stop_when}.items():
         if value is not None and not args.follow:
             raise UnsupportedError(f"{flag} applies to a trajectory that grows: add --follow")
+    if args.follow and args.checkpoint is not None:
+        raise UnsupportedError("--follow keeps its results in memory: omit --checkpoint")
     if args.tee is not None and not any(map(is_stream, args.trajectory)):
         raise UnsupportedError("--tee keeps the frames of a stream, imd://HOST:PORT, in a file")
     for flag, value in {"--tee-atoms": args.tee_atoms, "--tee-step": args.tee_step}.items():
@@ -622,8 +624,6 @@ def follow(
     """
     from paceline.live_runner import live
 
-    if args.checkpoint is not None:
-        raise UnsupportedError("--follow keeps its results in memory: omit --checkpoint")
     reported = time.monotonic() - QUIET_SECONDS
     chosen: LiveOptions = {**_run_options(args), **options}
     updates = live(

@@ -362,7 +362,7 @@ class _Places:
 
 
 def _note(name: str, path: Path) -> str:
-    """Tell where a file was found that is no longer under its name."""
+    """Describe the present place of a file that is no longer under its name."""
     return f"{name} was found as {path}"
 
 

@@ -502,4 +502,5 @@ def time_axis_of(files: Sequence[TrajectoryFile], dt: float | None = None) -> Ti
     counts_steps = first.format in FORMATS and FORMATS[first.format].times_are_steps
     per_step = dt is not None and counts_steps and not isinstance(dt, FrameInterval)
     doubts = [] if dt is not None else [file.time_doubt for file in files if file.time_doubt]
-    return TimeAxis(first.first, dt, per_step=per_step, doubt=next(iter(doubts), None))
+    step = None if dt is None else float(dt)
+    return TimeAxis(first.first, step, per_step=per_step, doubt=next(iter(doubts), None))

@@ -32,6 +32,8 @@ def source_name(name: str | os.PathLike, folder: str | os.PathLike = "") -> str:
     '/data/my run/md.xtc'
     """
     text = os.fspath(name)
+    if folder and is_address(folder) and not is_address(text):
+        text = os.path.join(folder, text)
     if is_address(text):
         if not hasattr(_core, "list_objects"):
             raise UnsupportedError(f"{text}: this build of paceline reads local files only")
