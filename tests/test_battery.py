@@ -27,8 +27,8 @@ import paceline
 from paceline._util.choices import LIPIDS, WATER_OXYGENS
 from paceline.analysis.battery import Battery
 from paceline.analysis.default_batteries import DEFAULTS
+from paceline.analysis.described_analyses import NAMES
 from paceline.analysis.guess import TAILS
-from paceline.analysis.known_classes import NAMES
 from paceline.analysis.neighbors import NeighborList
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.replicas import Replicas

@@ -18,7 +18,7 @@ import paceline
 from paceline.analysis import write_catalogue
 from paceline.analysis.battery import Battery
 from paceline.analysis.default_batteries import SYSTEMS
-from paceline.analysis.known_classes import FROM_RESULTS, NAMES, class_of
+from paceline.analysis.described_analyses import FROM_RESULTS, NAMES, class_of
 from paceline.cli.analysis_commands import Command
 from paceline.cli.parser import CommandParser, resolve_files
 from paceline.contract.catalogue import FILE, catalogue

@@ -68,6 +68,16 @@ class TestOneSeries:
         assert found.equilibrated_from is None
         assert np.isnan(found.needed_time)
 
+    def test_the_needed_time_is_unknown_where_length_is_not_the_reason(self):
+        halves = np.concatenate([autoregressive(5), autoregressive(5, seed=2) + 20])
+        found = paceline.convergence(halves, replicas=np.repeat([0, 1], N))
+        assert found.verdict == "not shown to be sampled"
+        assert np.isnan(found.needed_time)
+        angles = np.random.default_rng(4).uniform(-180, 180, N)
+        found = paceline.convergence(angles, kind="angle")
+        assert found.reasons[0] == "no direction is preferred"
+        assert np.isnan(found.needed_time)
+
     def test_two_states_that_change_rarely(self):
         states = np.where(np.arange(N) // 400 % 2, 1.0, -1.0)
         found = paceline.convergence(states + 0.2 * autoregressive(2))

@@ -20,9 +20,9 @@ from MDAnalysisTests.datafiles import TPR, XTC
 
 import paceline
 from paceline.analysis import groups
-from paceline.analysis.battery import ATOMS
 from paceline.analysis.blocks import block_starts
 from paceline.analysis.density import DensityAnalysis
+from paceline.analysis.described_analyses import ATOMS
 from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.lineardensity import LinearDensity

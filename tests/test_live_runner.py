@@ -1084,3 +1084,20 @@ def test_half_written_frames_are_awaited_in_each_format(ending, tmp_path):
     assert (first < seen[-1], seen[-1]) == (True, 6)
     found = np.array([frame.positions for frame in grows])
     assert np.array_equal(found, [frame.positions for frame in paceline.open(path)])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tee", "run.h5md"], "run.h5md: expected a name that ends in"),
+        (["--tee-atoms", "protein"], "name the file, --tee"),
+        (["--checkpoint", "kept"], "omit --checkpoint"),
+    ],
+)
+def test_commands_refuse_options_before_they_connect(adk, run, options, message):
+    # Nothing listens on this port: a connection would be another error.
+    address = "imd://127.0.0.1:1"
+    status, _, err = run("gyration", adk.topology, address, "-o", "rg.csv", *options)
+    assert status == 2
+    assert message in err
+    assert "no engine listens" not in err

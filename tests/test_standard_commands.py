@@ -28,6 +28,7 @@ from paceline.analysis.clustering import Clustering
 from paceline.analysis.contacts import Contacts
 from paceline.analysis.correlation import CurrentAutocorrelation, VelocityAutocorrelation
 from paceline.analysis.density import DensityAnalysis
+from paceline.analysis.described_analyses import class_of
 from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
 from paceline.analysis.diffusionmap import DiffusionMap
 from paceline.analysis.dihedrals import Dihedral
@@ -41,7 +42,6 @@ from paceline.analysis.distances import (
 )
 from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
-from paceline.analysis.known_classes import class_of
 from paceline.analysis.leaflet import LeafletSeries
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.msd import EinsteinMSD

@@ -609,3 +609,11 @@ def test_a_url_is_no_file(take, adk):
         UnsupportedError, match=r"ftp://host/md\.xtc: expected a file of this machine"
     ):
         take("ftp://host/md.xtc", adk)
+
+
+@pytest.mark.parametrize("dt", [2, 2.0, np.int64(2)], ids=["int", "float", "int64"])
+def test_dt_may_be_a_whole_number(adk, dt):
+    universe = paceline.Universe(*adk, dt=dt)
+    expected = [frame.time for frame in MDAnalysis.Universe(*adk, dt=2.0).trajectory[:3]]
+    assert [frame.time for frame in universe.trajectory[:3]] == expected
+    assert RMSD(universe.atoms).run(stop=3).times.tolist() == expected

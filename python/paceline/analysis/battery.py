@@ -1,25 +1,22 @@
 """Battery: several analyses of one system, described by a file and run in one pass."""
 
 import copy
-import inspect
 import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 
-from paceline._util.arguments import parameters_of
 from paceline._util.files import is_stream, new_file, saved_together
-from paceline._util.json_object import JsonObject
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_file import read_battery_file, toml_of
 from paceline.analysis.battery_page import page_of_battery
 from paceline.analysis.convergence import latest_start
 from paceline.analysis.default_batteries import Description, default_descriptions, ligands_of
+from paceline.analysis.described_analyses import make_analysis, select_described
 from paceline.analysis.energies import Energies, read_energies
-from paceline.analysis.known_classes import class_of
 from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.results import Results, further_results
 from paceline.analysis.saved_tables import METADATA
@@ -28,28 +25,19 @@ from paceline.contract.analysis import is_updated
 from paceline.contract.atoms import System, attribute_of
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.plan import choose_frames
-from paceline.errors import PacelineError, SelectionError, UnsupportedError, kept_warnings, warn
+from paceline.errors import PacelineError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import check_style
-from paceline.performance.number_format import joined, many
+from paceline.performance.number_format import many
 from paceline.performance.results_page import PageState
 from paceline.runner import FramesChosen, RunOptions, run, run_stream
 from paceline.timing import Timings
 from paceline.trajectory.open import files_named
 from paceline.trajectory.tee import TeeOptions
-from paceline.transform.atom_choice import select_atoms
-from paceline.transform.bond_lists import describe_missing_bonds
 
 #: Name of the energies among the analyses, in battery files and in filenames.
 ENERGIES = "energies"
 #: Tables of the means of replicas, the means of groups, and their differences from the first group.
 TABLES = ("replicas.csv", "means.csv", "differences.csv")
-#: Parameters of type AtomGroup; battery files contain selections instead.
-ATOMS = (
-    *("atomgroup", "atoms", "mobile", "reference", "refgroup", "surface", "u", "universe"),
-    *("atomgroups", "g1", "g2", "ag1", "ag2", "ag3", "ags"),
-)
-#: Parameters of type UpdatingAtomGroup, whose atoms are selected again in each frame.
-UPDATING = ("group",)
 
 
 class Battery:
@@ -124,7 +112,7 @@ class Battery:
         with kept_warnings(self._warned):
             for name, description in descriptions.items():
                 try:
-                    made = _make_analysis(name, description, universe)
+                    made = make_analysis(name, description, universe)
                     if optional:
                         made.check_atoms()
                     self.analyses[name] = made
@@ -211,7 +199,7 @@ class Battery:
         warned: list[str] = []
         with kept_warnings(warned):
             if ligand not in (None, "none"):
-                _select("ligand", "atoms", ligand, universe)
+                select_described("ligand", "atoms", ligand, universe)
             ligands = ligands_of(universe, ligand)
         descriptions, lacking = default_descriptions(universe, ligands)
         if not descriptions:
@@ -625,77 +613,3 @@ def check_writes_nothing(analyses: Iterable[AnalysisBase]) -> None:
         files = [path for path in (*one.outputs, vars(one).get("filename")) if path is not None]
         if files:
             raise UnsupportedError(f"{one.name} writes {files[0]}: only tables are computed here")
-
-
-def check_descriptions(descriptions: Mapping[str, Description]) -> None:
-    """Raise `UnsupportedError` for an unknown analysis or parameter, without a system."""
-    for name, description in descriptions.items():
-        _parameters(name, description)
-
-
-class _Parameters(NamedTuple):
-    """Class of a description, its parameters, and those given; `shown` are names in messages."""
-
-    cls: type[AnalysisBase]
-    known: Mapping[str, inspect.Parameter]
-    given: JsonObject
-    shown: Mapping[str, str]
-
-
-def _parameters(name: str, description: Description) -> _Parameters:
-    """Check the names of analysis and parameters in one table."""
-    if Path(name).name != name or name in ("", ".", ".."):
-        raise UnsupportedError(f"[{name}]: the name is used for files, and is not a valid filename")
-    given = dict(description)
-    cls = class_of(given.pop("analysis", name), f"[{name}]: ")
-    known = parameters_of(cls)
-    first = next(iter(known))
-    takes_atoms = first in (*ATOMS, *UPDATING) or first == "select"
-    has_select = takes_atoms and (first == "select" or "select" not in known)
-    shown = {first: "select"} if has_select and first not in given else {}
-    if shown:
-        given[first] = given.pop("select", "all")
-    unknown = sorted(given.keys() - known.keys())
-    if unknown:
-        raise UnsupportedError(
-            f"[{name}]: {cls.__name__} has no parameter {', '.join(unknown)}; it has "
-            f"{', '.join(shown.get(key, key) for key in known if key not in ('verbose', 'kwargs'))}"
-        )
-    return _Parameters(cls, known, given, shown)
-
-
-def _make_analysis(name: str, description: Description, universe: System) -> AnalysisBase:
-    """Make the analysis that one table describes."""
-    cls, known, given, shown = _parameters(name, description)
-    first = next(iter(known))
-    atoms = {*ATOMS, *UPDATING} | ({first} if first == "select" else set())
-    given.setdefault(first, universe)
-    lacking = [
-        key
-        for key, one in known.items()
-        if one.default is one.empty and one.kind == one.POSITIONAL_OR_KEYWORD and key not in given
-    ]
-    if lacking:
-        raise UnsupportedError(f"[{name}]: {cls.__name__} also needs {joined(lacking)}")
-    try:
-        for key, value in given.items():
-            if key in atoms:
-                given[key] = _select(f"[{name}]: {shown.get(key, key)}", key, value, universe)
-        return cls(**given)
-    except Exception as error:
-        if not f"{error}".startswith(f"[{name}]"):
-            error.add_note(f"in [{name}] of the battery")
-        raise
-
-
-def _select(where: str, key: str, given: object, universe: System) -> object:
-    """Replace selections, and lists of selections, by atom groups; keep other values."""
-    if isinstance(given, list):
-        return tuple(_select(where, key, one, universe) for one in given)
-    if not isinstance(given, str):
-        return given
-    atoms = select_atoms(universe, [given], where, updating=key in UPDATING)
-    if len(atoms) == 0 and key not in UPDATING:
-        lack = describe_missing_bonds(universe, given)
-        raise SelectionError(f"{where}: no atoms match {given!r}{lack}")
-    return atoms

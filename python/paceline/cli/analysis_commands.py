@@ -95,7 +95,7 @@ class Command(NamedTuple):
 
     def analysis_of(self, args: argparse.Namespace) -> Any:
         """Open the Universe, and make the analysis that the arguments describe."""
-        from paceline.analysis.known_classes import class_of
+        from paceline.analysis.described_analyses import class_of
         from paceline.cli import special_analyses
         from paceline.cli.analysis_steps import open_universe, select_nonempty
 
