@@ -7,9 +7,10 @@ end, the rows of the journal and of an earlier survey are written to new tables.
 import json
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import cloudpickle
@@ -533,9 +534,9 @@ class _FoundResults:
     def add_stored(self, stored: StoredTables, states: Mapping[tuple[str, str], str]) -> None:
         """Add the results of an earlier survey."""
         self._stored = stored
-        for key, facts in stored.keys().items():
-            if facts["key"].startswith(f"{self._settings.digest}-"):
-                self._found[key] = [_Found(facts["key"], states.get(key, ""))]
+        for name, key in stored.keys().items():
+            if key.startswith(f"{self._settings.digest}-"):
+                self._found[name] = [_Found(key, states.get(name, ""))]
 
     def read(self, journal: Journal) -> None:
         """Add the results in a journal."""
@@ -572,16 +573,23 @@ class _FoundResults:
         pairs = ((entry, self.of(entry)) for entry in catalogue.entries)
         return [(*entry.key, found.state) for entry, found in pairs if found is not None]
 
-    def rows(self, entry: SurveyEntry) -> FoundRows:
-        """Return the rows of one trajectory."""
+    def rows(self, entries: Sequence[SurveyEntry]) -> Iterator[FoundRows]:
+        """Yield the rows of some trajectories, in order."""
+        stored = self._stored
+        for place, some in groupby(entries, self._place_of):
+            if place is None:
+                assert stored is not None
+                yield from stored.rows([entry.key for entry in some])
+                continue
+            journal, offset, k = place
+            if self._record[0] != (journal.path, offset):
+                self._record = (journal.path, offset), decode(journal.read(offset))
+            yield rows_of(self._record[1][k])
+
+    def _place_of(self, entry: SurveyEntry) -> tuple[Journal, int, int] | None:
+        """Return where a journal has the results of a trajectory; None if the tables have them."""
         found = self.of(entry)
-        if found is None or found.place is None:
-            assert self._stored is not None
-            return self._stored.rows(entry.key)
-        journal, offset, k = found.place
-        if self._record[0] != (journal.path, offset):
-            self._record = (journal.path, offset), decode(journal.read(offset))
-        return rows_of(self._record[1][k])
+        return None if found is None else found.place
 
 
 def _decode(journal: Journal, record: bytes) -> list[SystemResults]:

@@ -68,7 +68,8 @@ def replay_survey(
         entries = random.Random(SEED).sample(entries, sample)
     for entry in entries:
         found = rows_of(analyse(SurveyItem(entry), settings, "serial"))
-        differences += compare(entry, stored.rows(entry.key), found)
+        [was] = stored.rows([entry.key])
+        differences += compare(entry, was, found)
     about = survey.facts
     if differences and (about["paceline"], about["core"]) != (_core.__version__, core_digest()):
         differences.append(
@@ -135,7 +136,8 @@ def _options(row: JsonObject) -> JsonObject:
 
 def compare(entry: SurveyEntry, stored: FoundRows, found: FoundRows) -> list[str]:
     """Describe the first difference of each table of one system."""
-    was, now = (one["key"].rpartition("-")[2] for one in (stored.facts, found.facts))
+    [old], [new] = stored.facts, found.facts
+    was, now = (one["key"].rpartition("-")[2] for one in (old, new))
     if was and not now:
         reason = found.failure or "an error that may pass"
         raise UnsupportedError(f"{entry.name}: it cannot be computed now: {reason}")
@@ -144,10 +146,9 @@ def compare(entry: SurveyEntry, stored: FoundRows, found: FoundRows) -> list[str
     differences = []
     for name in TABLES:
         if name == "systems":
-            pairs = _different_facts(stored.facts, found.facts)
             differences += [
-                f"systems.parquet: {entry.name}: {column}: expected {old!r}, found {new!r}"
-                for column, old, new in pairs
+                f"systems.parquet: {entry.name}: {column}: expected {expected!r}, found {value!r}"
+                for column, expected, value in _different_facts(old, new)
             ]
             continue
         before, after = stored.tables.get(name), found.tables.get(name)

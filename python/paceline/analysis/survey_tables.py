@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -72,17 +72,19 @@ TABLES: Mapping[str, Mapping[str, str]] = {
 }
 #: Tables with the columns of the catalogue; the others only have id and replica.
 WITH_COLUMNS = ("systems", "quantities", "failures")
+#: Tables whose numbers of rows are columns of the table of systems.
+COUNTED = tuple(name for name in TABLES if name != "systems")
 #: Tables that are made on request, and maximum number of their row groups in memory.
 LONG, MOST_LONG = ("series", "profiles"), 4
 
 
 class FoundRows(NamedTuple):
-    """Rows of one trajectory: of each table, its own columns as an Arrow table.
+    """Rows of consecutive trajectories: of each table, its own columns as an Arrow table.
 
-    Tables that are missing have no rows.
+    Tables that are missing have no rows. `facts` are those of each trajectory.
     """
 
-    facts: JsonObject
+    facts: Sequence[JsonObject]
     tables: Mapping[str, "pyarrow.Table"]
 
     @property
@@ -345,7 +347,8 @@ def rows_of(found: SystemResults) -> FoundRows:
                 parts.append([*([text] * n for text in texts), labels, first, *others])
         if parts:
             tables[name] = arrow.concat_tables([table(name, part) for part in parts])
-    return FoundRows(found.facts, tables)
+    counts = {name: len(tables[name]) if name in tables else 0 for name in COUNTED}
+    return FoundRows([found.facts | {f"n_{name}": n for name, n in counts.items()}], tables)
 
 
 class TableWriter:
@@ -365,10 +368,13 @@ class TableWriter:
         self._folder, self._catalogue, self._names = folder, catalogue, names
         self._types = types_of(catalogue)
 
-    def write(self, rows_of_entry: Callable[[SurveyEntry], FoundRows]) -> dict[str, JsonObject]:
+    def write(
+        self, rows: Callable[[Sequence[SurveyEntry]], Iterable[FoundRows]]
+    ) -> dict[str, JsonObject]:
         """Write the rows of all entries; return digest and number of rows of each table.
 
-        The files are in the folder of new tables until `publish_next` moves them.
+        `rows` returns the rows of some entries, in their order. The files are in the folder of new
+        tables until `publish_next` moves them.
         """
         arrow, parquet = need_arrow(), need_arrow("parquet")
         schemas = {name: schema_of(name, self._types) for name in self._names}
@@ -390,7 +396,7 @@ class TableWriter:
                 for name in self._names
             }
             for window in _windows(self._catalogue.entries):
-                found = [rows_of_entry(entry) for entry in window]
+                found = list(rows(window))
                 for name in self._names:
                     table = self._window(name, schemas[name], window, found)
                     counts[name] += len(table)
@@ -411,12 +417,13 @@ class TableWriter:
     ) -> "pyarrow.Table":
         """Join the rows of some entries, with the columns of the catalogue before them."""
         arrow = need_arrow()
+        facts = [one for some in found for one in some.facts]
         if name == "systems":
-            own = _systems(entries, found)
+            own = _systems(entries, facts)
             counts = [1] * len(entries)
         else:
-            parts = [one.tables[name] for one in found if name in one.tables]
-            counts = [len(one.tables[name]) if name in one.tables else 0 for one in found]
+            parts = [some.tables[name] for some in found if name in some.tables]
+            counts = [one[f"n_{name}"] for one in facts]
             if not parts:
                 return schema.empty_table()
             own = arrow.concat_tables(parts)
@@ -439,26 +446,20 @@ def _value(entry: SurveyEntry, name: str, kind: str) -> object:
     return f"{value}" if kind == "string" and value is not None else value
 
 
-def _systems(entries: Sequence[SurveyEntry], found: Sequence[FoundRows]) -> "pyarrow.Table":
+def _systems(entries: Sequence[SurveyEntry], facts: Sequence[JsonObject]) -> "pyarrow.Table":
     """Make rows of the table of systems."""
     arrow = need_arrow()
-    columns: dict[str, list[object]] = {name: [] for name in TABLES["systems"]}
-    for entry, one in zip(entries, found, strict=True):
-        facts = one.facts | {
-            "topology": entry.topology,
-            "trajectory": SEPARATOR.join(entry.trajectories),
-            "options": json.dumps(entry.options, sort_keys=True) if entry.options else "",
-        }
-        facts |= {
-            f"n_{name}": len(one.tables[name]) if name in one.tables else 0
-            for name in TABLES
-            if name != "systems"
-        }
-        for name, column in columns.items():
-            column.append(facts[name])
+    columns: dict[str, Sequence[object]] = {
+        "topology": [entry.topology for entry in entries],
+        "trajectory": [SEPARATOR.join(entry.trajectories) for entry in entries],
+        "options": [
+            json.dumps(entry.options, sort_keys=True) if entry.options else "" for entry in entries
+        ],
+    }
+    types = TABLES["systems"]
+    columns |= {name: [one[name] for one in facts] for name in types if name not in columns}
     return arrow.table(
-        [arrow.array(columns[name], kind) for name, kind in TABLES["systems"].items()],
-        names=list(columns),
+        [arrow.array(columns[name], kind) for name, kind in types.items()], names=list(types)
     )
 
 
@@ -510,19 +511,22 @@ class StoredTables:
             for name in names
         }
 
-    def keys(self) -> dict[tuple[str, str], JsonObject]:
-        """Return the facts of each trajectory by id and replica."""
-        return {key: self._facts[k] for key, k in self._number.items()}
+    def keys(self) -> dict[tuple[str, str], str]:
+        """Return the key of the results of each trajectory, by id and replica."""
+        return {key: self._facts[k]["key"] for key, k in self._number.items()}
 
-    def rows(self, key: tuple[str, str]) -> FoundRows:
-        """Return the rows of one trajectory."""
-        k = self._number[key]
-        tables = {}
-        for name, reader in self._readers.items():
-            begin, end = self._begins[name][k : k + 2]
-            if end > begin:
-                tables[name] = reader.rows(int(begin), int(end)).select(list(TABLES[name]))
-        return FoundRows(self._facts[k], tables)
+    def rows(self, keys: Sequence[tuple[str, str]]) -> Iterator[FoundRows]:
+        """Yield the rows of some trajectories, together where they are in one row group."""
+        numbers = np.array([self._number[key] for key in keys])
+        joined = (np.diff(numbers) == 1) & (numbers[1:] % WINDOW != 0)
+        for run in np.split(numbers, np.flatnonzero(~joined) + 1):
+            first, end = int(run[0]), int(run[-1]) + 1
+            tables = {}
+            for name, reader in self._readers.items():
+                begin, stop = map(int, self._begins[name][[first, end]])
+                if stop > begin:
+                    tables[name] = reader.rows(begin, stop).select(list(TABLES[name]))
+            yield FoundRows(self._facts[first:end], tables)
 
 
 class _RowGroups:
