@@ -304,6 +304,9 @@ def test_the_page_repeats_warnings_of_opening_files(tmp_path, run_with_answer):
         run_with_answer("run", f"{described}", *files, "--end", "2", "--no-unwrap")
         page = html.unescape((folder / "index.html").read_text(encoding="utf-8"))
         assert f"<li>{said}</li>" in page
+    table = (tmp_path / "0" / "gyration.csv").read_text(encoding="utf-8")
+    [recorded] = [row for row in table.splitlines() if row.startswith("# warnings: ")]
+    assert recorded.startswith(f"# warnings: {said}")
     loaded = paceline.Universe(TPR)
     with pytest.warns(PacelineWarning, match="cut"):
         loaded.load_new(f"{cut}")

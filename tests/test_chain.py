@@ -579,7 +579,9 @@ def test_a_cut_file_loses_its_last_frame_alone(copies):
         universe = paceline.Universe(copies.topology, copies.names)
     assert len(caught) == 1
     assert universe.trajectory.times().tolist() == [k for k in range(98) if k != 37]
-    assert RMSF(universe.atoms).run().times.tolist() == universe.trajectory.times().tolist()
+    analysis = RMSF(universe.atoms).run()
+    assert analysis.times.tolist() == universe.trajectory.times().tolist()
+    assert analysis.record()["warnings"] == f"{caught[0].message}"
 
 
 @pytest.mark.filterwarnings("ignore:.*the header says 1 frames")

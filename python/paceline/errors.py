@@ -284,14 +284,14 @@ class PacelineWarning(UserWarning):
 _INTERNAL = ("paceline", "MDAnalysis", "contextlib")
 
 
-#: List that collects warnings, to save them with the results.
-_KEPT: ContextVar[list[str] | None] = ContextVar("kept warnings", default=None)
+#: Lists that collect warnings, to save them with the results.
+_KEPT: ContextVar[tuple[list[str], ...]] = ContextVar("kept warnings", default=())
 
 
 @contextlib.contextmanager
 def kept_warnings(kept: list[str]) -> Iterator[None]:
     """Append the messages of warnings to a list, without duplicates, and issue them as usual."""
-    token = _KEPT.set(kept)
+    token = _KEPT.set((*_KEPT.get(), kept))
     try:
         yield
     finally:
@@ -314,9 +314,9 @@ def quiet_warnings() -> Iterator[None]:
 
 def warn(message: str) -> None:
     """Issue a `PacelineWarning` that points at the user's line."""
-    kept = _KEPT.get()
-    if kept is not None and message not in kept:
-        kept.append(message)
+    for kept in _KEPT.get():
+        if message not in kept:
+            kept.append(message)
     if _QUIET.get():
         return
     frame, level = sys._getframe(), 1

@@ -486,7 +486,7 @@ class AnalysisBase(Analysis):
 
     def record(self) -> JsonObject:
         """Return files, fingerprints, versions and parameters of the last run."""
-        found = self.provenance.get("warnings")  # warning from a check of the frames during the run
+        found = self.provenance.get("warnings")  # about the files, and from checks of the frames
         remarks = [*([found] if found else []), *self.remarks.values()]
         return {
             **software(),

@@ -40,8 +40,11 @@ class RunInfo:
 
     def with_warnings(self, warnings: Sequence[str]) -> "RunInfo":
         """Copy the facts and add warnings to the provenance."""
-        said = {"warnings": "; ".join(warnings)} if warnings else {}
-        return replace(self, provenance=self.provenance | said)
+        if not warnings:
+            return self
+        known = self.provenance.get("warnings")
+        text = "; ".join([*([known] if known else []), *warnings])
+        return replace(self, provenance=self.provenance | {"warnings": text})
 
 
 #: `RunInfo` of an analysis that has not been run.

@@ -26,7 +26,13 @@ from paceline.contract.source import (
     runs_by_file,
     unknown_times,
 )
-from paceline.errors import AtomCountError, UnsupportedError, warn, with_script_advice
+from paceline.errors import (
+    AtomCountError,
+    UnsupportedError,
+    kept_warnings,
+    warn,
+    with_script_advice,
+)
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options
 from paceline.trajectory.open import OBJECTS_AT_A_TIME, open_files, read_headers
 
@@ -86,7 +92,10 @@ class Chain:
         self._options, self._n_atoms = options, n_atoms
         if cache is None and any(is_address(name) for name in names):
             cache = self._temporary_cache()
-        files = opener(names, options=options, n_atoms=n_atoms, refresh=refresh, cache=cache)
+        #: Warnings about the files, except for unknown times, for the record of results.
+        self.warnings: list[str] = []
+        with kept_warnings(self.warnings):
+            files = opener(names, options=options, n_atoms=n_atoms, refresh=refresh, cache=cache)
         is_unused = cache is not None and cache.is_temporary and cache.is_empty
         self.cache = None if is_unused else cache
         fixed = [file for file in files if file.varying is None]
@@ -99,11 +108,12 @@ class Chain:
         self.files = files
         #: Frames of each file that belong to the chain, uint64; None for all frames.
         self._kept: list[np.ndarray | None] = [None] * len(files)
-        self._leave_out_empty()
+        with kept_warnings(self.warnings):
+            self._leave_out_empty()
+            if continuous or (len(self.files) > 1 and not quiet):
+                self._compare_times(continuous=continuous)
         if not times_given:
             self._warn_of_times()
-        if continuous or (len(self.files) > 1 and not quiet):
-            self._compare_times(continuous=continuous)
         self._count()
 
     def _temporary_cache(self) -> Cache | None:
@@ -322,6 +332,9 @@ class Chain:
         self.check_growing()
         chain = self._reopen(*self._state)
         chain.cache = self.cache
+        # Those about the last file were true of its state when it was opened.
+        changed = f"{self.names[-1]}: "
+        chain.warnings = [text for text in self.warnings if not text.startswith(changed)]
         return chain
 
     def check_growing(self) -> None:
@@ -345,7 +358,7 @@ class Chain:
             raise hdf5_does_not_grow(self.names[-1])
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Chain._reopen, self._state, self.cache and {"cache": self.cache}
+        return Chain._reopen, self._state, {"cache": self.cache, "warnings": self.warnings}
 
     @property
     def _state(
@@ -381,6 +394,7 @@ class Chain:
         chain = cls.__new__(cls)
         chain.names, chain._kept = list(names), list(kept)
         chain._options, chain._n_atoms, chain.cache = options, n_atoms, None
+        chain.warnings = []
         chain.files = open_files(paths, options=options, n_atoms=n_atoms, notes=False)
         counts = np.diff(stops, prepend=0)
         for k, file in enumerate(chain.files):

@@ -839,4 +839,6 @@ class FileTrajectory(Trajectory):
         if self._cell is not None:
             cell = " ".join(f"{number:g}" for number in self._cell)
             found["cell"] = f"{cell} (Å, °), set by the script"
+        if self.chain.warnings:
+            found["warnings"] = "; ".join(self.chain.warnings)
         return found
