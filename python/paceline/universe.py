@@ -255,7 +255,9 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                 continue
             known = names_in(os.fspath(name))
             if known and (found := order_in_file(self.atoms, known)) is not None:
-                warn(f"{name}: {found[0]}")
+                chain = attribute_of(self._trajectory, "chain")
+                with kept_warnings([] if chain is None else chain.warnings):
+                    warn(f"{name}: {found[0]}")
                 return
 
     def guess_TopologyAttrs(self, *args: object, **kwargs: object) -> None:

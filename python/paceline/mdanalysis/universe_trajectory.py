@@ -135,11 +135,13 @@ class MDAnalysisTrajectory(Trajectory):
         names = attribute_of(self._universe.trajectory, "filenames")
         files = [name] if names is None else names
         found = [file_digest(one) for one in files if is_name(one)]
+        warned = attribute_of(self._universe, "opening_warnings")
         return {
             **_origin_of(self._universe),
             "trajectory": name,
             "fingerprint": "none: read by MDAnalysis",
             **({"trajectory sha256": ", ".join(found)} if found and all(found) else {}),
+            **({"warnings": "; ".join(warned)} if warned else {}),
         }
 
 
