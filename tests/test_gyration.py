@@ -7,6 +7,7 @@ import mdtraj
 import numpy as np
 import pytest
 from helpers import virtual_sites
+from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.analysis.gyration import Gyration
@@ -186,3 +187,19 @@ def test_what_has_no_shape_is_refused(universe):
         Gyration(universe_of(np.zeros((1, 3, 3)), masses=[np.nan, 1.0, 1.0]).atoms)
     with pytest.raises(AnalysisError, match="frame 0: all atoms of compound 0 are at the same"):
         run(bare.atoms, weights=None)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ((datafiles.PSF, datafiles.DCD), None),
+        ((datafiles.PDB_small, datafiles.DCD), "guessed by MDAnalysis from types"),
+        ((datafiles.PDB_multiframe,), "guessed by MDAnalysis from elements"),
+    ],
+)
+@pytest.mark.parametrize("opened_by", [paceline.Universe, MDAnalysis.Universe])
+def test_results_record_that_masses_are_guessed(files, expected, opened_by):
+    universe = opened_by(*files)
+    assert Gyration(universe.atoms).run(stop=1).record().get("masses") == expected
+    universe.atoms.masses = 2 * universe.atoms.masses
+    assert "masses" not in Gyration(universe.atoms).run(stop=1).record()

@@ -218,6 +218,24 @@ def test_steps_of_a_dump(tmp_path, origin):
     np.testing.assert_allclose(sounds(path, dt=0.002).times(), np.arange(8))
 
 
+@pytest.mark.parametrize("kind", ["dump", "dump in real", "DCD"])
+@pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
+def test_results_record_that_the_unit_of_lengths_is_not_known(kind, tmp_path):
+    topology, path = datafiles.LAMMPSdata2, datafiles.LAMMPSdcd2
+    if kind != "DCD":
+        units = "real" if kind == "dump in real" else ""
+        path = write_dump(tmp_path / "a.dump", walk(8), units=units)
+        topology = write_topology(tmp_path / "a.gro")
+
+    def recorded(**options):
+        universe = paceline.Universe(topology, path, **options)
+        return RMSD(universe.atoms).run(stop=2).record().get("lengths", "")
+
+    assert recorded(dt=1.0).startswith("taken to be in Å") == (kind != "dump in real")
+    assert recorded(units="real") == ""
+    assert open_file(datafiles.DCD).length_doubt is None
+
+
 def test_an_index_of_former_versions_is_made_anew(tmp_path):
     """Check that an index with steps, which does not show the times of the file, is not used."""
     path = write_dump(tmp_path / "a.dump", walk(8), units="real", time=1000.0)

@@ -930,6 +930,9 @@ class Trajectory:
     def layout_of(self, /, frame: SupportsIndex) -> tuple[bytes, int]:
         """Return the layout of one frame, as bytes, and its number of atoms."""
     @property
+    def length_doubt(self, /) -> str | None:
+        """Reason why lengths are only taken to be in Å; None if their unit is known."""
+    @property
     def n_atoms(self, /) -> int: ...
     @property
     def n_frames(self, /) -> int: ...

@@ -212,6 +212,11 @@ pub trait FileLayout: Debug + Send + Sync {
         Clock::Known
     }
 
+    /// Return why lengths are only taken to be in Å; `None` if their unit is known.
+    fn length_doubt(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Convert the number that a scan found for a frame, or a saved index contains, to a time (ps).
     fn time_of(&self, found: f64) -> f64 {
         found

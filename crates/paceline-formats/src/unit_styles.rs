@@ -55,6 +55,9 @@ impl Units {
     pub const REDUCED: &str = "numbers have no unit (units lj): they are not converted, but \
                                labelled Å, ps, Å/ps and kJ/(mol·Å)";
 
+    /// Reason why the unit of lengths is unknown.
+    pub const UNKNOWN: &str = "LAMMPS wrote the file, which does not state its units";
+
     /// Return the unit style with this name in LAMMPS's command `units`.
     pub fn named(name: &[u8]) -> Option<Units> {
         let place = STYLES

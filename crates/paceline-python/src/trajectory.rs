@@ -222,6 +222,12 @@ impl Trajectory {
         clock.doubt().map(str::to_owned)
     }
 
+    /// Reason why lengths are only taken to be in Å; None if their unit is known.
+    #[getter]
+    fn length_doubt(&self) -> Option<&'static str> {
+        self.index.layout().length_doubt()
+    }
+
     /// True if the file contains no times, so that times are frame numbers.
     #[getter]
     fn frames_counted(&self) -> bool {

@@ -404,6 +404,10 @@ class TrajectoryFile(Protocol):
         """Reason why the times of frames are unknown; None if they are known."""
 
     @property
+    def length_doubt(self) -> str | None:
+        """Reason why lengths are only taken to be in Å; None if their unit is known."""
+
+    @property
     def frames_counted(self) -> bool:
         """True if the file stores no times, so that they are computed from frame numbers."""
 

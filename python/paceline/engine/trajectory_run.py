@@ -24,6 +24,7 @@ from paceline.errors import MissingDataError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.timing import Timings
 from paceline.transform.apply_transforms import TransformsOfEach, prepare_transforms, transforms_of
+from paceline.transform.atom_choice import note_on_masses
 from paceline.transform.bond_lists import note_on_bonds
 from paceline.transform.jumps import warn_of_jumps
 from paceline.transform.matching import name_atom, warn_of_locations
@@ -324,7 +325,10 @@ class TrajectoryRun:
         if self.transforms:
             done = [transform.parameters() for transform in self.transforms]
             provenance["transforms"] = "; ".join(done)
-        if note := note_on_bonds(self.analyses[0].atomgroup.universe):
+        universe = self.analyses[0].atomgroup.universe
+        if note := note_on_masses(universe):
+            provenance["masses"] = note
+        if note := note_on_bonds(universe):
             provenance["bonds"] = note
         return provenance
 

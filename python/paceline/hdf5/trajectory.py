@@ -199,7 +199,7 @@ class Hdf5File:
     """HDF5 trajectory with its index: a `paceline.contract.source.TrajectoryFile`."""
 
     #: Each frame has its own time, the file contains its index, and reads are not counted.
-    dt = index_file = traffic = None
+    dt = index_file = traffic = length_doubt = None
     first = 0.0
     index_origin: str = "HDF5's own"
     #: Requests of the helper process to an object store.

@@ -271,6 +271,7 @@ class SentFile:
     dt: float | None
     first: float
     time_doubt: str | None
+    length_doubt: str | None
     frames_counted: bool
     #: Offset and size of each frame, bytes, uint64, shape (n_frames,).
     offsets: np.ndarray

@@ -220,7 +220,7 @@ class ArrayFile:
     """
 
     format = FORMAT
-    varying = atom_counts = index_file = traffic = None
+    varying = atom_counts = index_file = traffic = length_doubt = None
     chunk_frames = 1
     samples = b""
     index_origin = "none"

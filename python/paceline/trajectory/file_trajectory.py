@@ -839,6 +839,9 @@ class FileTrajectory(Trajectory):
         if self._cell is not None:
             cell = " ".join(f"{number:g}" for number in self._cell)
             found["cell"] = f"{cell} (Å, °), set by the script"
+        doubts = [file.length_doubt for file in self.chain.files if file.length_doubt]
+        if doubts:
+            found["lengths"] = f"taken to be in Å: {doubts[0]} (units=, --units)"
         if self.chain.warnings:
             found["warnings"] = "; ".join(self.chain.warnings)
         return found

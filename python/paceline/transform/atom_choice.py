@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeGuard
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from paceline.contract.atoms import (
     attribute_of,
     has_attribute,
     topology_attribute_of,
+    topology_of,
 )
 from paceline.errors import (
     SelectionError,
@@ -29,6 +31,8 @@ from paceline.transform.matching import name_atom
 
 #: Names of massless virtual sites in water models with four or five sites.
 MASSLESS = ("MW", "EP", "LP", "OM")
+#: By topology: hash of the masses that are marked as guessed, and True if they still are.
+_masses: WeakKeyDictionary[object, tuple[int, bool]] = WeakKeyDictionary()
 
 
 def describe(name: str, atomgroup: Selected | None, **options: object) -> str:
@@ -178,15 +182,32 @@ def _some_atoms(universe: System, selection: str) -> "Atoms | tuple[()]":
         return ()
 
 
+def note_on_masses(universe: System) -> str:
+    """Describe masses that MDAnalysis has guessed; empty if a file or a script has given them."""
+    topology, attribute = topology_of(universe), topology_attribute_of(universe, "masses")
+    if topology is None or attribute is None or not attribute.is_guessed:
+        return ""
+    masses = attribute.values
+    content = hash(masses.tobytes())
+    known = _masses.get(topology)
+    if known is None or known[0] != content:
+        # A script may have set other masses since, which are marked as guessed, too.
+        is_guessed = np.array_equal(masses, _masses_of_elements(universe.atoms))
+        known = _masses[topology] = content, is_guessed
+    return f"guessed by MDAnalysis from {_kind_of_elements(universe.atoms)}" if known[1] else ""
+
+
+def _kind_of_elements(group: Atoms) -> str:
+    """Return the name of the attribute from which MDAnalysis guesses masses."""
+    kinds = ("elements", "types", "names")
+    return next(kind for kind in kinds if attribute_of(group, kind) is not None)
+
+
 def _masses_of_elements(group: Atoms) -> np.ndarray:
     """Return the masses (u) that MDAnalysis guesses for atoms; 0 if it cannot guess them."""
     from MDAnalysis.guesser.tables import masses
 
-    kinds = next(
-        found
-        for kind in ("elements", "types", "names")
-        if (found := attribute_of(group, kind)) is not None
-    )
+    kinds = attribute_of(group, _kind_of_elements(group))
     return np.array([masses.get(f"{kind}", masses.get(f"{kind}".upper(), 0.0)) for kind in kinds])
 
 

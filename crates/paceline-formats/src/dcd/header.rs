@@ -470,6 +470,10 @@ impl FileLayout for Layout {
         self.clock()
     }
 
+    fn length_doubt(&self) -> Option<&'static str> {
+        self.length_doubt()
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

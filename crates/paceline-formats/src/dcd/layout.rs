@@ -199,6 +199,11 @@ impl Layout {
         }
     }
 
+    /// Return why lengths are only taken to be in Å; `None` if their unit is known.
+    pub(super) fn length_doubt(&self) -> Option<&'static str> {
+        matches!(self.writer, Writer::Lammps(None)).then_some(Units::UNKNOWN)
+    }
+
     /// Return whether the times in the header are known.
     pub fn clock(&self) -> Clock {
         match (self.writer, self.delta) {

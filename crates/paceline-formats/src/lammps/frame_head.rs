@@ -477,6 +477,10 @@ impl FileLayout for Layout {
         self.clock()
     }
 
+    fn length_doubt(&self) -> Option<&'static str> {
+        self.units.is_none().then_some(Units::UNKNOWN)
+    }
+
     fn time_of(&self, found: f64) -> f64 {
         self.time(found)
     }
