@@ -21,6 +21,7 @@ import paceline
 from paceline import transform
 from paceline.analysis import crate as crate_module
 from paceline.analysis import saved_tables
+from paceline.analysis.battery import Battery
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.recorded_call import _pack, unpack
 from paceline.analysis.replay import RepeatedCall, ResultFile, compare
@@ -663,6 +664,18 @@ def test_results_of_scripts_are_replayed(name, adk_xtc, tmp_path):
     RepeatedCall(saved.facts, str).results().save(again)
     check = compare(saved, ResultFile.read(again))
     assert check.verdict == "equal", check
+
+
+def test_a_battery_of_a_script_is_replayed(adk, tmp_path, replay):
+    battery = Battery({"rmsd": {"select": "name CA"}, "rmsf": {}}, paceline.Universe(*adk))
+    battery.run(step=20).save(tmp_path / "out")
+    # A paceline.Universe's analysis may also be made by keywords alone.
+    gyration = Gyration(atomgroup=paceline.Universe(*adk).atoms).run(step=20)
+    gyration.results.save(tmp_path / "out" / "gyration.csv")
+    status, found = replay(tmp_path / "out")
+    names = sorted(Path(one["name"]).name for one in found["results"])
+    assert (status, names) == (0, ["gyration.csv", "rmsd.csv", "rmsf.csv"])
+    assert {one["verdict"] for one in found["results"]} == {"equal"}
 
 
 def test_transformations_and_references_of_scripts(adk, adk_in_water, tmp_path, replay):

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import h5py
@@ -25,7 +26,13 @@ from paceline.analysis.battery import Battery
 from paceline.analysis.survey_catalogue import read_catalogue
 from paceline.analysis.survey_records import around_middle, decode
 from paceline.cli import main
-from paceline.errors import CheckpointError, FileChangedError, UnsupportedError, WorkerError
+from paceline.errors import (
+    CheckpointError,
+    DamagedFileError,
+    FileChangedError,
+    UnsupportedError,
+    WorkerError,
+)
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -396,9 +403,9 @@ def test_catalogues_that_are_wrong(titles, rows, message, tmp_path):
     ("text", "message"),
     [
         ("[[trajectories]]\nid = 1.5", "lacks topology and trajectory"),
-        ("[[trajectories]]\nid = 1.5\ntopology = 't'\ntrajectory = 'x'", "id: expected a text"),
+        ("[[trajectories]]\nid = 1.5\ntopology = 't'\ntrajectory = 'x'", "'id': expected a text"),
         ("[[trajectories]]\nid = 'a'\ntopology = 't'\ntrajectory = [1]", "found 1"),
-        ("[[trajectories]]\nid = 'a'\ntopology = 't'\ntrajectory = 'x'\nn = [2]", "n: expected"),
+        ("[[trajectories]]\nid = 'a'\ntopology = 't'\ntrajectory = 'x'\nn = [2]", "'n': expected"),
         ("[other]", r"expected tables \[\[trajectories\]\], found other"),
         ("x = ", "not valid TOML"),
     ],
@@ -518,7 +525,17 @@ def test_folders_of_other_surveys(deposit, tmp_path, copied):
     options = {"battery": BATTERY, "backend": "serial"}
     with pytest.raises(UnsupportedError, match="a survey of other trajectories, such as 'core'"):
         paceline.survey(other, tmp_path / "out", **options)
+    second = shutil.copytree(copied, tmp_path / "second")
+    same_names = catalogue(second, [("x", "lid/top.pdb", "lid/1/md.xtc")])
     paceline.survey(other, tmp_path / "out", overwrite=True, **options)
+    with pytest.raises(UnsupportedError, match="a survey of other trajectories, such as 'x' in"):
+        paceline.survey(same_names, tmp_path / "out", **options)
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "quantities.parquet").write_bytes(b"precious")
+    with pytest.raises(UnsupportedError, match="belongs to no survey"):
+        paceline.survey(other, foreign, **options)
+    assert (foreign / "quantities.parquet").read_bytes() == b"precious"
     assert not (tmp_path / "out" / "series.parquet").exists()
     manifest = tmp_path / "out" / "survey.json"
     manifest.write_text(manifest.read_text().replace("survey 1", "survey 9"))
@@ -587,30 +604,52 @@ def test_replay_finds_a_changed_number(copied, tmp_path):
     from pyarrow import parquet
 
     found = run(copied, tmp_path / "out")
-    assert survey_replay.replay_survey(found.folder) == ([], 6)
-    assert survey_replay.replay_survey(found.folder, sample=2) == ([], 2)
+    check = survey_replay.replay_survey(found.folder)
+    assert (check.verdict, check.compared) == ("equal", "6 systems of a survey")
+    check = survey_replay.replay_survey(found.folder, sample=2)
+    assert (check.verdict, check.compared) == ("equal", "2 systems of a survey")
     assert main(["replay", str(found.folder), "--sample", "2"]) == 0
+    assert main(["replay", str(found.path("systems")), "--sample", "1"]) == 0
     # An edited table does not have the digest of the manifest.
     path = found.path("quantities")
     table = parquet.read_table(path).to_pydict()
-    table["mean"][0] = np.nextafter(table["mean"][0], np.inf)
+    was = table["mean"][0]
+    table["mean"][0] = np.nextafter(was, np.inf)
+    table["group"][1] = "other"
     schema = parquet.read_schema(path)
     parquet.write_table(survey_records.need_arrow().table(table, schema=schema), path)
-    (difference,), n_systems = survey_replay.replay_survey(found.folder)
-    assert "was changed after the survey wrote it" in difference
-    assert n_systems == 0
+    check = survey_replay.replay_survey(found.folder)
+    assert "was changed after the survey wrote it" in check.reasons[0]
+    of_group, of_mean = check.differences
+    place = "quantities.parquet: core (1): rmsd RMSD: mean"
+    assert (of_mean.place, of_mean.computed) == (place, repr(was))
+    assert of_mean.saved == repr(float(np.nextafter(was, np.inf)))
+    assert of_group.place == "quantities.parquet, row 2: core: group"
+    assert (of_group.saved, of_group.computed) == ("'other'", "''")
     # With a new digest in the manifest, the number itself is found.
     manifest = found.folder / "survey.json"
     about = json.loads(manifest.read_text())
     about["tables"]["quantities"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     manifest.write_text(json.dumps(about))
-    (difference,), n_systems = survey_replay.replay_survey(found.folder)
-    assert "quantities.parquet: core (1): rmsd RMSD: mean: expected " in difference
+    again = survey_replay.replay_survey(found.folder)
+    assert (again.reasons, again.differences) == ([], check.differences)
     assert main(["replay", str(found.folder)]) == 1
     # A changed trajectory explains other numbers.
     shutil.copy(copied / "core" / "2" / "md.xtc", copied / "core" / "1" / "md.xtc")
-    (difference,), n_systems = survey_replay.replay_survey(found.folder)
-    assert difference == "core (1): its files have changed since the survey"
+    _, difference = survey_replay.replay_survey(found.folder).differences
+    assert difference.place == "core (1): the digest of its files, which have changed"
+
+
+def test_replay_of_a_survey_that_was_moved(copied, tmp_path):
+    found = run(copied, tmp_path / "out")
+    shutil.move(copied, tmp_path / "moved")
+    with pytest.raises(UnsupportedError, match="cannot be computed now"):
+        survey_replay.replay_survey(found.folder)
+    check = survey_replay.replay_survey(found.folder, files=tmp_path / "moved")
+    assert check.verdict == "equal"
+    assert check.reasons == [f"files were looked up from the folder {tmp_path / 'moved'}"]
+    shutil.move(found.folder, tmp_path / "moved" / "tables")
+    assert main(["replay", f"{tmp_path / 'moved' / 'tables'}"]) == 0
 
 
 def mean_rmsd(found, **where):
@@ -753,6 +792,38 @@ def test_a_damaged_mdcath_file_is_a_failure(mdcath, tmp_path):
     assert len(mean_rmsd(found)) == 2
 
 
+@pytest.mark.parametrize("content", [b"", b"no HDF5 at all"])
+def test_a_file_that_is_no_mdcath_file_is_a_failure(mdcath, tmp_path, content):
+    other = mdcath.parent / "mdcath_dataset_other.h5"
+    other.write_bytes(content)
+    found = run(mdcath.parent, tmp_path / "out", pattern=None, layout="mdcath")
+    [failure] = found.failures.to_pylist()
+    assert failure["id"] == other.name
+    assert "HDF5" in failure["message"]
+    assert len(mean_rmsd(found)) == 2
+    mdcath.unlink()
+    with pytest.raises((UnsupportedError, DamagedFileError), match=other.name):
+        run(mdcath.parent, tmp_path / "none", pattern=None, layout="mdcath")
+
+
+def test_folders_on_the_command_line(deposit, tmp_path, capsys):
+    arguments = ["--pattern", "{id}/{replica}/md.xtc", "-o", f"{tmp_path / 'out'}", "--no-page"]
+    described = tmp_path / "battery.toml"
+    described.write_text('[rmsd]\nselect = "name CA"\n')
+    command = ["survey", f"file://{deposit}", *arguments, "--battery", f"{described}"]
+    assert main([*command, "--backend", "serial"]) == 0
+    assert len(paceline.open_survey(tmp_path / "out").systems) == 6
+    assert main(["survey", "https://server/deposit", *arguments]) == 2
+    assert "a web server cannot list its files" in capsys.readouterr().err
+
+
+def test_open_files_are_no_warnings_of_a_trajectory():
+    with survey_worker._collected_warnings() as texts:
+        warnings.warn("unclosed file <object at 0x7f8d>", ResourceWarning, stacklevel=1)
+        warnings.warn("a fact", UserWarning, stacklevel=1)
+    assert texts == ["a fact"]
+
+
 def test_angles_of_systems_are_compared_on_the_circle():
     found = around_middle(np.array([-179.0, 178.0, 179.5, -170.0]), "angle")
     assert np.ptp(found) == pytest.approx(12.0)
@@ -807,8 +878,7 @@ def test_replay_of_a_forged_survey_writes_nothing(copied, tmp_path):
     target = tmp_path / "target.xtc"
     target.write_text("precious")
     text = f"[x]\nanalysis = 'convert.Write'\npath = '{target}'\noverwrite = true\n"
-    differences, _ = survey_replay.replay_survey(forged(copied, tmp_path, "battery", text))
-    assert differences
+    assert survey_replay.replay_survey(forged(copied, tmp_path, "battery", text)).differences
     assert target.read_text() == "precious"
 
 

@@ -77,7 +77,7 @@ class _Recorder:
         """Convert the call of an analysis."""
         kind = type(analysis)
         args, kwargs, self._frames = analysis._made_with
-        if not kind.__module__.startswith(PACKAGE) or not args:
+        if not (kind.__module__.startswith(PACKAGE) and (args or kwargs)):
             raise UnsupportedError(f"{kind.__name__} is a class of the script")
         found = {
             "class": f"{kind.__module__.removeprefix(PACKAGE)}.{kind.__qualname__}",

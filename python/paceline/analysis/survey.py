@@ -321,16 +321,26 @@ class _SurveyRun:
     def _read_earlier(self) -> None:
         """Read the tables of an earlier survey, if there are any."""
         if not (self._folder / MANIFEST).exists():
+            foreign = [name for name in TABLES if (self._folder / f"{name}.parquet").exists()]
+            if foreign:
+                raise UnsupportedError(
+                    f"{self._folder / foreign[0]}.parquet belongs to no survey, because "
+                    f"{MANIFEST} is missing: name another folder, or replace it (--overwrite)"
+                )
             return
         survey = Survey(self._folder)
         if not all(survey.path(name).exists() for name in survey.facts["tables"]):
             return  # someone deleted a table, so that all are computed again
         earlier = StoredTables(survey)
         known = earlier.keys()
-        if known and not any(entry.key in known for entry in self._catalogue.entries):
+        was, now = survey.facts["catalogue"]["folder"], self._catalogue.folder
+        # If that folder is gone, the files may have been moved.
+        is_other = was != now and (is_address(was) or os.path.isdir(was))
+        if known and (is_other or not any(one.key in known for one in self._catalogue.entries)):
             raise UnsupportedError(
                 f"{self._folder} contains a survey of other trajectories, such as "
-                f"{next(iter(known))[0]!r}: name another folder, or replace it (--overwrite)"
+                f"{next(iter(known))[0]!r} in {was}: name another folder, or replace it "
+                "(--overwrite)"
             )
         self._earlier = earlier
         states: dict[tuple[str, str], str] = {}

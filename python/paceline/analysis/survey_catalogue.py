@@ -19,7 +19,7 @@ from itertools import chain
 from paceline._util.files import is_address
 from paceline._util.json_object import JsonArray, JsonObject
 from paceline.analysis.survey_records import need_arrow, read_parquet
-from paceline.errors import DamagedFileError, UnsupportedError
+from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5 import mdcath
 from paceline.performance.number_format import joined
 from paceline.trajectory.addresses import source_name
@@ -225,16 +225,20 @@ def _entry(name: str, number: int, row: object) -> SurveyEntry:
     if isinstance(trajectories, str):
         trajectories = [one.strip() for one in trajectories.split(SEPARATOR)]
     if not isinstance(trajectories, list):
-        raise UnsupportedError(f"{where}: {several[0]}: expected a text, found {trajectories!r}")
+        raise UnsupportedError(
+            f"{where}: column {several[0]!r}: expected a text, found {trajectories!r}"
+        )
     texts = {key: given.pop(key, "") for key in ("id", "topology", "replica", "group")}
     dataset = given.pop(DATASET, "")
     named = [*texts.items(), (DATASET, dataset), *((several[0], one) for one in trajectories)]
     for key, value in named:
         if not (isinstance(value, str) or (key in ("id", "replica", "group") and _is_id(value))):
-            raise UnsupportedError(f"{where}: {key}: expected a text, found {value!r}")
+            raise UnsupportedError(f"{where}: column {key!r}: expected a text, found {value!r}")
     for key, value in given.items():
         if not isinstance(value, str | int | float):
-            raise UnsupportedError(f"{where}: {key}: expected a text or number, found {value!r}")
+            raise UnsupportedError(
+                f"{where}: column {key!r}: expected a text or number, found {value!r}"
+            )
     given = {key: value for key, value in given.items() if key not in TRAJECTORIES}
     return SurveyEntry(
         f"{texts['id']}",
@@ -262,6 +266,10 @@ def _from_pattern(root: str, pattern: str, topology: str | None) -> SurveyCatalo
     if unknown := [key for key in _FIELD.findall(topology or "") if key not in names]:
         raise UnsupportedError(
             f"topology {topology!r}: {{{unknown[0]}}} is not in the pattern {pattern!r}"
+        )
+    if root.startswith(("http://", "https://")):
+        raise UnsupportedError(
+            f"{root}: a web server cannot list its files: write a catalogue that names them"
         )
     root = root.rstrip("/") if is_address(root) else os.path.abspath(root)
     matches = re.compile(_regular_expression(pattern))
@@ -334,16 +342,25 @@ def _mdcath_entries(source: str) -> SurveyCatalogue:
     is_folder = os.path.isdir(source)
     folder = os.path.abspath(source if is_folder else os.path.dirname(source))
     names = [os.path.abspath(name) for name in _hdf5_files(source, is_folder)]
-    entries = [one for name in names for one in _mdcath_file(name, os.path.relpath(name, folder))]
+    entries: list[SurveyEntry] = []
+    errors: list[PacelineError | OSError] = []
+    for path in names:
+        name = os.path.relpath(path, folder)
+        try:
+            found = mdcath.list_trajectories(path)
+        except (PacelineError, OSError) as error:
+            errors.append(error)
+            found = []
+        # A file without trajectories is one entry, which fails with the reason.
+        lacking = SurveyEntry(name, f"{name}{mdcath.SEPARATOR}/{mdcath.ATOMS}", (name,))
+        entries += _mdcath_file(found, name) or [lacking]
+    if names and len(errors) == len(names):
+        raise errors[0]
     return SurveyCatalogue(folder, entries)
 
 
-def _mdcath_file(path: str, name: str) -> list[SurveyEntry]:
-    """List the trajectories of a file; a damaged file is one entry, which fails with the reason."""
-    try:
-        found = mdcath.list_trajectories(path)
-    except DamagedFileError:
-        return [SurveyEntry(id=name, topology=name, trajectories=(name,))]
+def _mdcath_file(found: Sequence[mdcath.DomainTrajectory], name: str) -> list[SurveyEntry]:
+    """Make the entries of the trajectories in a file."""
     return [
         SurveyEntry(
             id=f"{one.domain}.{one.temperature}",

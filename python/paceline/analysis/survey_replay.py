@@ -5,12 +5,25 @@ import os
 import random
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paceline import _core
+from paceline._util.files import is_address
 from paceline._util.json_object import JsonObject
+from paceline.analysis.replay import MOST_LISTED, Check, Difference
 from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry
-from paceline.analysis.survey_tables import TABLES, FoundRows, StoredTables, Survey, rows_of
+from paceline.analysis.survey_records import need_arrow, read_parquet
+from paceline.analysis.survey_tables import (
+    COUNTED,
+    TABLES,
+    WITH_COLUMNS,
+    FoundRows,
+    StoredTables,
+    Survey,
+    rows_of,
+)
 from paceline.analysis.survey_worker import (
     SurveyItem,
     SurveySettings,
@@ -19,6 +32,7 @@ from paceline.analysis.survey_worker import (
     with_digest,
 )
 from paceline.errors import FileChangedError, UnsupportedError
+from paceline.performance.number_format import many
 from paceline.runner import FramesChosen
 
 if TYPE_CHECKING:
@@ -29,6 +43,10 @@ SEED = 0
 #: Options of a run that a manifest may have, and options of a Universe that a table may have. A
 #: survey may come from somebody else: other options would write files.
 OPTIONS, OF_UNIVERSE = ("start", "stop", "step", "frames", "on_error"), ("dataset", "dt")
+#: Columns of the table of systems that are computed.
+COMPARED = tuple(
+    name for name in TABLES["systems"] if name not in ("topology", "trajectory", "options", "key")
+)
 #: Columns that name a row in a message.
 NAMES = ("analysis", "quantity", "x", "frame", "message")
 
@@ -43,40 +61,94 @@ def replay_survey(
     frames_named: Callable[[str], FramesChosen] = _no_frames,
     *,
     sample: int | None = None,
-) -> tuple[list[str], int]:
-    """Compute all or some systems of a survey again; return differences, and their number.
+    files: str | os.PathLike | None = None,
+) -> Check:
+    """Compute all or some systems of a survey again, and compare every value.
 
-    Differences are sentences that name the table, the row and both values. First, the digests of
-    all tables are compared with the manifest. Then rows are compared bit by bit. `frames_named`
-    returns the choice of frames that a text in a manifest describes, or None.
+    Digests of all tables are compared with the manifest, then columns that occur in several tables,
+    and then the rows of each system, bit by bit. `frames_named` returns the choice of frames that a
+    text in a manifest describes, or None. `files` is the folder to which the names of files are
+    relative, if it is no longer that of the catalogue.
 
     Raises `UnsupportedError` if the survey chose frames by a function, which no file records.
     """
     survey = Survey(folder)
-    differences = []
+    check = Check(f"{folder}", "equal")
     for name in survey.facts["tables"]:
         try:
             survey.check(name)
         except FileChangedError as error:
-            differences.append(f"{error}")
-    if differences:
-        return differences, 0
-    stored = StoredTables(survey)
-    settings = settings_of(survey, frames_named)
-    entries = entries_of(survey)
-    if sample is not None and sample < len(entries):
-        entries = random.Random(SEED).sample(entries, sample)
-    for entry in entries:
-        found = rows_of(analyse(SurveyItem(entry), settings, "serial"))
-        [was] = stored.rows([entry.key])
-        differences += compare(entry, was, found)
+            check.reasons.append(f"{error}")
+    changed = bool(check.reasons)
+    differences: list[Difference] = []
+    n_systems = 0
+    try:
+        stored = StoredTables(survey, checked=False)
+        differences += _columns_that_differ(survey)
+        settings = settings_of(survey, frames_named)
+        entries = entries_of(survey)
+        settings = replace(settings, folder=_folder_of(settings.folder, entries, survey, files))
+        if settings.folder != survey.facts["catalogue"]["folder"]:
+            check.reasons.append(f"files were looked up from the folder {settings.folder}")
+        if sample is not None and sample < len(entries):
+            entries = random.Random(SEED).sample(entries, sample)
+        for entry in entries:
+            found = rows_of(analyse(SurveyItem(entry), settings, "serial"))
+            [was] = stored.rows([entry.key])
+            differences += compare(entry, was, found)
+            n_systems += 1
+    except (need_arrow().ArrowException, KeyError, IndexError, ValueError) as error:
+        if not changed:
+            raise
+        # A table that was changed may contain anything.
+        check.reasons.append(f"the tables cannot be compared: {error!r}")
     about = survey.facts
     if differences and (about["paceline"], about["core"]) != (_core.__version__, core_digest()):
-        differences.append(
+        check.reasons.append(
             f"the survey was computed by paceline {about['paceline']} (build {about['core']}), and "
             f"again by {_core.__version__} (build {core_digest()})"
         )
-    return differences, len(entries)
+    return replace(
+        check,
+        verdict="differs" if changed or differences else "equal",
+        compared=f"{many(n_systems, 'system')} of a survey",
+        differences=differences[:MOST_LISTED],
+        n_differences=len(differences),
+    )
+
+
+def _folder_of(
+    recorded: str,
+    entries: Sequence[SurveyEntry],
+    survey: Survey,
+    files: str | os.PathLike | None,
+) -> str:
+    """Return the folder in which the files of a survey are; the recorded one if none has them."""
+    if files is None and is_address(recorded):
+        return recorded
+    beside = [f"{survey.folder}", f"{survey.folder.parent}"] if files is None else []
+    for folder in (recorded if files is None else os.fspath(files), *beside):
+        if entries and os.path.exists(os.path.join(folder, entries[0].trajectories[0])):
+            return os.path.abspath(folder)
+    return recorded
+
+
+def _columns_that_differ(survey: Survey) -> Iterator[Difference]:
+    """Compare the columns of the catalogue, which several tables have, with those of `systems`."""
+    systems = read_parquet(survey.path("systems"))
+    names = [one for one in systems.column_names if one not in TABLES["systems"]]
+    known = {(row["id"], row["replica"]): row for row in systems.select(names).to_pylist()}
+    for table in WITH_COLUMNS[1:]:
+        rows = read_parquet(survey.path(table)).select(names).to_pylist()
+        for number, row in enumerate(rows, start=1):
+            right = known.get((row["id"], row["replica"]))
+            if right is None:
+                yield Difference(f"{table}.parquet, row {number}: id", f"{row['id']}", "none")
+                continue
+            for name, value in row.items():
+                if repr(value) != repr(right[name]):
+                    place = f"{table}.parquet, row {number}: {row['id']}: {name}"
+                    yield Difference(place, repr(value), repr(right[name]))
 
 
 def settings_of(
@@ -122,61 +194,56 @@ def entries_of(survey: Survey) -> list[SurveyEntry]:
             row["group"],
             options=_options(row),
         )
-        for row in survey.systems.to_pylist()
+        for row in read_parquet(survey.path("systems")).to_pylist()
     ]
 
 
 def _options(row: JsonObject) -> JsonObject:
     """Return the options of a system; raise `UnsupportedError` for others than a survey writes."""
-    found = json.loads(row["options"] or "{}")
+    found = None
+    with suppress(ValueError):
+        found = json.loads(row["options"] or "{}")
     if not isinstance(found, dict) or not found.keys() <= set(OF_UNIVERSE):
         raise UnsupportedError(f"{row['id']}: unexpected options of a trajectory: {row['options']}")
     return found
 
 
-def compare(entry: SurveyEntry, stored: FoundRows, found: FoundRows) -> list[str]:
-    """Describe the first difference of each table of one system."""
+def compare(entry: SurveyEntry, stored: FoundRows, found: FoundRows) -> list[Difference]:
+    """Return the first difference of each table of one system."""
     [old], [new] = stored.facts, found.facts
     was, now = (one["key"].rpartition("-")[2] for one in (old, new))
     if was and not now:
         reason = found.failure or "an error that may pass"
         raise UnsupportedError(f"{entry.name}: it cannot be computed now: {reason}")
     if was != now and was:
-        return [f"{entry.name}: its files have changed since the survey"]
-    differences = []
-    for name in TABLES:
-        if name == "systems":
-            differences += [
-                f"systems.parquet: {entry.name}: {column}: expected {expected!r}, found {value!r}"
-                for column, expected, value in _different_facts(old, new)
-            ]
-            continue
-        before, after = stored.tables.get(name), found.tables.get(name)
-        difference = _first_difference(before, after)
-        if difference:
-            differences.append(f"{name}.parquet: {entry.name}: {difference}")
+        return [Difference(f"{entry.name}: the digest of its files, which have changed", was, now)]
+    differences = [
+        Difference(f"systems.parquet: {entry.name}: {column}", repr(value), repr(new[column]))
+        for column, value in old.items()
+        if column in COMPARED and repr(value) != repr(new[column])
+    ]
+    for name in COUNTED:
+        difference = _first_difference(stored.tables.get(name), found.tables.get(name))
+        if difference is not None:
+            place, value, computed = difference
+            place = f"{name}.parquet: {entry.name}{place}"
+            differences.append(Difference(place, value, computed))
     return differences
 
 
-def _different_facts(stored: JsonObject, found: JsonObject) -> Iterator[tuple[str, object, object]]:
-    """Yield the columns in which the facts of a system differ."""
-    for column in ("n_atoms", "n_frames", "n_analysed", "first_time", "last_time"):
-        old, new = stored[column], found[column]
-        if repr(old) != repr(new):
-            yield column, old, new
-
-
-def _first_difference(before: "pyarrow.Table | None", after: "pyarrow.Table | None") -> str:
-    """Describe the first difference between two tables; empty if their bits are equal."""
+def _first_difference(
+    before: "pyarrow.Table | None", after: "pyarrow.Table | None"
+) -> tuple[str, str, str] | None:
+    """Return place and values of the first difference of two tables; None if bits are equal."""
     rows: list[Sequence[JsonObject]] = [
         () if one is None else one.to_pylist() for one in (before, after)
     ]
-    if len(rows[0]) != len(rows[1]):
-        return f"expected {len(rows[0]):,} rows, found {len(rows[1]):,}"
-    for old, new in zip(*rows, strict=True):
+    for old, new in zip(*rows, strict=False):
         for column, value in old.items():
             # The texts of two different numbers differ, and the texts of NaN are equal.
             if repr(value) != repr(new[column]):
                 named = " ".join(f"{old[key]}" for key in NAMES if old.get(key, "") != "")
-                return f"{named}: {column}: expected {value!r}, found {new[column]!r}"
-    return ""
+                return f": {named}: {column}", repr(value), repr(new[column])
+    if len(rows[0]) != len(rows[1]):
+        return "", many(len(rows[0]), "row"), many(len(rows[1]), "row")
+    return None

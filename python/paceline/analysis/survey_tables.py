@@ -449,18 +449,21 @@ def _value(entry: SurveyEntry, name: str, kind: str) -> object:
 def _systems(entries: Sequence[SurveyEntry], facts: Sequence[JsonObject]) -> "pyarrow.Table":
     """Make rows of the table of systems."""
     arrow = need_arrow()
-    columns: dict[str, Sequence[object]] = {
-        "topology": [entry.topology for entry in entries],
-        "trajectory": [SEPARATOR.join(entry.trajectories) for entry in entries],
-        "options": [
-            json.dumps(entry.options, sort_keys=True) if entry.options else "" for entry in entries
-        ],
-    }
+    rows = [one | _files_of(entry) for entry, one in zip(entries, facts, strict=True)]
     types = TABLES["systems"]
-    columns |= {name: [one[name] for one in facts] for name in types if name not in columns}
     return arrow.table(
-        [arrow.array(columns[name], kind) for name, kind in types.items()], names=list(types)
+        [arrow.array([row[name] for row in rows], kind) for name, kind in types.items()],
+        names=list(types),
     )
+
+
+def _files_of(entry: SurveyEntry) -> JsonObject:
+    """Return the files of an entry, and the options to open them, as the tables have them."""
+    return {
+        "topology": entry.topology,
+        "trajectory": SEPARATOR.join(entry.trajectories),
+        "options": json.dumps(entry.options, sort_keys=True) if entry.options else "",
+    }
 
 
 def _windows(entries: Sequence[SurveyEntry]) -> Iterator[Sequence[SurveyEntry]]:
@@ -493,9 +496,12 @@ class _Hashing:
 class StoredTables:
     """Rows of an earlier survey, by id and replica; a row group is read when it is needed."""
 
-    def __init__(self, survey: Survey):
+    def __init__(self, survey: Survey, *, checked: bool = True):
         self.survey = survey
-        systems = survey.systems
+        if checked:
+            for name in survey.facts["tables"]:
+                survey.check(name)
+        systems = read_parquet(survey.path("systems"))
         ids, replicas = (systems[name].to_pylist() for name in ("id", "replica"))
         self._facts = [
             dict(zip(TABLES["systems"], row, strict=True))
@@ -533,7 +539,6 @@ class _RowGroups:
     """Rows of a Parquet file. All row groups are kept, but only a few of a long table."""
 
     def __init__(self, survey: Survey, name: str):
-        survey.check(name)
         self._path = survey.path(name)
         self._most = MOST_LONG if name in LONG else np.inf
         self._kept: dict[int, pyarrow.Table] = {}

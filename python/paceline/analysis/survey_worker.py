@@ -194,6 +194,8 @@ def _collected_warnings() -> Iterator[list[str]]:
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        # A file that some library leaves open is not a fact about the trajectory.
+        warnings.simplefilter("ignore", ResourceWarning)
         try:
             yield texts
         finally:

@@ -267,7 +267,8 @@ def resolve_addresses(args: argparse.Namespace) -> None:
             ]
             setattr(args, name, named if several else named[0])
             continue
-        if name == "engine":  # a running simulation
+        # A running simulation, and a folder or address of trajectories, which the survey checks.
+        if name == "engine" or (name == "catalogue" and args.pattern is not None):
             continue
         for one in value if several else (value,):
             if isinstance(one, str | Path):

@@ -183,8 +183,11 @@ def _as_json(check: "Check") -> dict[str, object]:
 
 def kind_of(path: Path) -> str:
     """Find the kind of a result; raise `FileNotFoundError` or `UnsupportedError` without one."""
+    folder = path.parent if path.suffix.lower() == ".parquet" else path
+    if folder.is_dir() and (folder / "survey.json").exists():
+        return "survey"
     if path.is_dir():
-        return "survey" if (path / "survey.json").exists() else "folder"
+        return "folder"
     if not path.exists():
         raise FileNotFoundError(2, os.strerror(2), os.fspath(path))
     return "file"
@@ -230,28 +233,21 @@ def _folder(path: Path) -> list[Item]:
 
 
 def _survey(path: Path) -> list[Item]:
-    """Return the folder of a survey as one item."""
-    return [Item(os.fspath(path), path, (os.fspath(path),), _check_survey)]
+    """Return a survey as one item, given its folder or one of its tables."""
+    folder = path if path.is_dir() else path.parent
+    return [Item(os.fspath(path), folder, (os.fspath(folder),), _check_survey)]
 
 
 def _check_survey(items: Sequence[Item], options: Options) -> "list[Check]":
     """Check surveys, of each some systems if a sample was asked for."""
-    from paceline.analysis.replay import MOST_LISTED, Check
     from paceline.analysis.survey_replay import replay_survey
     from paceline.cli.survey_commands import recorded_frames
-    from paceline.performance.number_format import many
 
-    checks = []
-    for item in items:
-        with _quiet():
-            found, n_systems = replay_survey(item.path, recorded_frames, sample=options.sample)
-        verdict = "differs" if found else "equal"
-        compared = f"{many(n_systems, 'system')} of a survey"
-        reasons = found[:MOST_LISTED]
-        more = len(found) - len(reasons)
-        reasons += [f"and {many(more, 'further difference')}"] if more else []
-        checks.append(Check(item.name, verdict, compared, reasons, n_differences=len(found)))
-    return checks
+    with _quiet():
+        check = replay_survey(
+            items[0].path, recorded_frames, sample=options.sample, files=options.files
+        )
+    return [replace(check, name=item.name) for item in items]
 
 
 #: Function that lists the results at a path, by the kind of the path.

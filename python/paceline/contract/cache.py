@@ -40,7 +40,8 @@ class Cache:
     @property
     def is_empty(self) -> bool:
         """True if no process has stored a block in the folder."""
-        return not any(entry.is_dir() for entry in os.scandir(self.folder))
+        with os.scandir(self.folder) as entries:
+            return not any(entry.is_dir() for entry in entries)
 
     def here(self) -> "Cache | None":
         """Return the cache with this node's values of environment variables.
