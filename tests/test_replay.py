@@ -24,7 +24,8 @@ from paceline.analysis import saved_tables
 from paceline.analysis.battery import Battery
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.recorded_call import _pack, unpack
-from paceline.analysis.replay import RepeatedCall, ResultFile, compare
+from paceline.analysis.repeated_call import RepeatedCall
+from paceline.analysis.replay import ResultFile, compare
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main, replay_commands
 from paceline.errors import UnsupportedError

@@ -20,13 +20,8 @@ from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many, percent
-from paceline.transform.atom_choice import (
-    check_not_empty,
-    check_static,
-    masses_of,
-    missing_masses_reason,
-    select,
-)
+from paceline.transform.atom_choice import check_not_empty, check_static, select
+from paceline.transform.masses import masses_of, missing_masses_reason
 from paceline.transform.matching import name_atom
 
 #: Names and units of the densities.

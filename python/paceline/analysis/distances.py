@@ -17,7 +17,8 @@ from paceline.contract.declaration import PBC, Declaration, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.atom_choice import check_not_empty, check_static, known_weights, masses_of
+from paceline.transform.atom_choice import check_not_empty, check_static, known_weights
+from paceline.transform.masses import masses_of
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.atomicdistances

@@ -14,7 +14,7 @@ from paceline.block import AtomAttributes, Block, field_bits
 from paceline.contract.atoms import Atoms, Residues, System, attribute_of
 from paceline.contract.kinds import PerFrame, PrefixScan, Ragged, Reduction, Result, State
 from paceline.errors import UnsupportedError, warn
-from paceline.transform.atom_choice import missing_masses_reason
+from paceline.transform.masses import missing_masses_reason
 
 #: Number of records of each frame, and records of all frames.
 Records = tuple[np.ndarray, np.ndarray]

@@ -13,9 +13,9 @@ from paceline.contract.atoms import (
     topology_attribute_of,
 )
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.atom_choice import missing_masses_reason
 from paceline.transform.bond_lists import bond_list
 from paceline.transform.compounds import bonds_of
+from paceline.transform.masses import missing_masses_reason
 from paceline.transform.matching import name_atom
 
 #: Selection of polar hydrogens, by names and bonds.

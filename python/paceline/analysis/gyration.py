@@ -18,8 +18,9 @@ from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError
 from paceline.performance.number_format import many
-from paceline.transform.atom_choice import check_not_empty, known_weights, masses_of
+from paceline.transform.atom_choice import check_not_empty, known_weights
 from paceline.transform.compounds import compound_of_atoms
+from paceline.transform.masses import masses_of
 from paceline.transform.matching import name_atom
 
 #: Compounds that are measured separately.

@@ -20,8 +20,9 @@ from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import UnsupportedError, with_script_advice
-from paceline.transform.atom_choice import check_not_empty, masses_of
+from paceline.transform.atom_choice import check_not_empty
 from paceline.transform.compounds import compound_of_atoms
+from paceline.transform.masses import masses_of
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.lineardensity

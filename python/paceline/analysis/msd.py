@@ -31,9 +31,10 @@ from paceline.contract.kinds import OverParts, PerFrame
 from paceline.contract.transform_interface import find_scan
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
-from paceline.transform.atom_choice import choose_atoms, masses_of
+from paceline.transform.atom_choice import choose_atoms
 from paceline.transform.compounds import advice_on_sites, compound_of_atoms
 from paceline.transform.jumps import changed_cells, warn_of_jumps
+from paceline.transform.masses import masses_of
 from paceline.transform.matching import name_atom
 
 if TYPE_CHECKING:

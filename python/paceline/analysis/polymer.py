@@ -25,7 +25,8 @@ from paceline.block import Block
 from paceline.contract.atoms import Atoms
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import PerFrame
-from paceline.transform.atom_choice import known_weights, masses_of
+from paceline.transform.atom_choice import known_weights
+from paceline.transform.masses import masses_of
 
 #: Maximum number of chains with own columns in a table.
 MOST_COLUMNS = 20

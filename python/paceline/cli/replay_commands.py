@@ -272,7 +272,8 @@ def _checked(items: Sequence[Item], options: Options) -> "list[Check]":
 
 def _check_call(items: Sequence[Item], options: Options) -> "list[Check]":
     """Check results of a script, each from the call that its file describes."""
-    from paceline.analysis.replay import RepeatedCall, ResultFile, compare
+    from paceline.analysis.repeated_call import RepeatedCall
+    from paceline.analysis.replay import ResultFile, compare
 
     checks = []
     for item in items:

@@ -24,9 +24,9 @@ from paceline.errors import MissingDataError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.timing import Timings
 from paceline.transform.apply_transforms import TransformsOfEach, prepare_transforms, transforms_of
-from paceline.transform.atom_choice import note_on_masses
 from paceline.transform.bond_lists import note_on_bonds
 from paceline.transform.jumps import warn_of_jumps
+from paceline.transform.masses import note_on_masses
 from paceline.transform.matching import name_atom, warn_of_locations
 
 if TYPE_CHECKING:

@@ -20,8 +20,9 @@ from paceline.contract.atoms import (
 )
 from paceline.contract.transform_interface import CoreTransform, WorkerTransform
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.atom_choice import masses_of, select
+from paceline.transform.atom_choice import select
 from paceline.transform.bond_lists import bond_list
+from paceline.transform.masses import masses_of
 from paceline.transform.matching import name_atom
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from paceline._util.sorting import sorted_unique
 from paceline.contract.atoms import Selected, System
 from paceline.contract.transform_interface import CoreTransform, Transform, WorkerTransform
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.atom_choice import describe, known_weights, masses_of, select
+from paceline.transform.atom_choice import describe, known_weights, select
 from paceline.transform.compounds import (
     advice_on_sites,
     compound_of_atoms,
@@ -21,6 +21,7 @@ from paceline.transform.compounds import (
     with_any,
 )
 from paceline.transform.jumps import CoreNoJump, CoreSteps
+from paceline.transform.masses import masses_of
 from paceline.transform.matching import name_atom
 from paceline.transform.molecules import contacts_between
 

@@ -16,11 +16,11 @@ from paceline.transform.atom_choice import (
     check_static,
     describe,
     known_weights,
-    masses_of,
     relative_weights,
     select,
 )
 from paceline.transform.broken_reference import warn_of_broken_reference
+from paceline.transform.masses import masses_of
 from paceline.transform.matching import warn_of_other_order
 
 #: Weights of atoms, shape (n_atoms,).
