@@ -806,7 +806,7 @@ def test_a_file_that_is_no_mdcath_file_is_a_failure(mdcath, tmp_path, content):
         run(mdcath.parent, tmp_path / "none", pattern=None, layout="mdcath")
 
 
-def test_folders_on_the_command_line(deposit, tmp_path, capsys):
+def test_folders_on_the_command_line(deposit, copied, tmp_path, capsys):
     arguments = ["--pattern", "{id}/{replica}/md.xtc", "-o", f"{tmp_path / 'out'}", "--no-page"]
     described = tmp_path / "battery.toml"
     described.write_text('[rmsd]\nselect = "name CA"\n')
@@ -815,6 +815,11 @@ def test_folders_on_the_command_line(deposit, tmp_path, capsys):
     assert len(paceline.open_survey(tmp_path / "out").systems) == 6
     assert main(["survey", "https://server/deposit", *arguments]) == 2
     assert "a web server cannot list its files" in capsys.readouterr().err
+    rows = [["lost", "core/top.pdb", "nowhere.xtc"]]
+    lost = [f"{catalogue(copied, rows)}", "-o", f"{tmp_path / 'lost'}", "--no-page", "--json"]
+    assert main(["survey", *lost, "--battery", f"{described}", "--backend", "serial"]) == 1
+    [failure] = json.loads(capsys.readouterr().out)["failures"]
+    assert (failure["id"], failure["kind"]) == ("lost", "FileNotFoundError")
 
 
 def test_open_files_are_no_warnings_of_a_trajectory():

@@ -406,12 +406,23 @@ class QuantityOfSurvey(TypedDict):
     standard_deviation: Annotated[float | None, "of the systems' means"]
 
 
+class FailureOfSurvey(TypedDict):
+    """Trajectory, or analysis of a trajectory, without results."""
+
+    id: str
+    replica: str
+    analysis: Annotated[str, "empty if no analysis of the trajectory has results"]
+    kind: Annotated[str, "name of the exception"]
+    message: str
+
+
 class SurveyDocument(Document):
     """Document of `paceline survey`."""
 
     folder: FileName
     tables: Annotated[dict[str, int], "number of rows of each table; empty for a shard"]
     quantities: NotRequired[list[QuantityOfSurvey]]
+    failures: NotRequired[Annotated[list[FailureOfSurvey], "the first ones of the table"]]
     shard: NotRequired[Annotated[tuple[int, int], "number of the shard, and of all shards"]]
 
 

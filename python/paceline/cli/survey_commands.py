@@ -11,6 +11,7 @@ import numpy as np
 
 from paceline._util.choices import BACKENDS, ON_ERROR
 from paceline._util.json_object import JsonObject
+from paceline._util.launcher import FAILED
 from paceline.cli import answer
 from paceline.cli.options import (
     Bound,
@@ -184,8 +185,8 @@ def shard(text: str) -> tuple[int, int]:
     return int(number), int(count)
 
 
-def run_survey(args: argparse.Namespace) -> None:
-    """Run the command."""
+def run_survey(args: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
     from paceline.analysis.survey import survey
 
     if args.topology and not args.pattern:
@@ -217,8 +218,10 @@ def run_survey(args: argparse.Namespace) -> None:
         )
         if args.json:
             print_json("survey", folder=f"{args.output}", shard=[number, count], tables={})
-        return
+        return 0
     _report(found, as_json=args.json)
+    tables = found.facts["tables"]
+    return FAILED if tables["failures"]["rows"] and not tables["quantities"]["rows"] else 0
 
 
 def _frames(args: argparse.Namespace) -> JsonObject:
@@ -290,7 +293,9 @@ def _report(found: "Survey", *, as_json: bool) -> None:
     rows = _summary(found)
     if as_json:
         facts = {"folder": f"{found.folder}", "tables": tables, "quantities": rows}
-        print_json("survey", **facts, written=written)
+        columns = ("id", "replica", "analysis", "kind", "message")
+        some = [{name: one[name] for name in columns} for one in failures[:MOST_SHOWN]]
+        print_json("survey", **facts, failures=some, written=written)
         return
     titles = ("analysis", "quantity", "unit", "systems", "mean", "standard_deviation")
     cells = [
