@@ -523,7 +523,10 @@ def test_a_url_is_refused_with_a_sentence(arguments, run):
     status, out, err = run(*arguments)
     (url,) = (one for one in arguments if "://" in one)
     words = "expected a file of this machine, found a URL"
-    advice = "only trajectories and topologies may have addresses"
+    advice = (
+        "trajectories and topologies are read from addresses, other files are not, and none is "
+        "written there: give the path of a local file"
+    )
     if url.startswith("ftp"):
         advice = "copy it to a disk first"
     assert (status, out, err) == (2, "", f"paceline: error: {url}: {words}: {advice}\n")

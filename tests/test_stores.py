@@ -51,6 +51,7 @@ import paceline
 from paceline import _core, join, split, split_join
 from paceline import advice as advising
 from paceline._util import leftovers
+from paceline.analysis.battery import Battery
 from paceline.analysis.rms import RMSD
 from paceline.engine import other_files
 from paceline.errors import (
@@ -75,7 +76,8 @@ def store(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PACELINE_RETRY_SECONDS", "2")
-    for name in [name for name in os.environ if name.startswith(("AWS_", "GOOGLE_"))]:
+    settings = ("AWS_", "AZURE_", "GOOGLE_", "IDENTITY_", "HF_", "NETRC")
+    for name in [name for name in os.environ if name.startswith(settings)]:
         monkeypatch.delenv(name)
     with object_server() as objects:
         objects.bucket = f"b{objects.address.rsplit(':', 1)[1]}"
@@ -781,6 +783,180 @@ def test_a_login_of_netrc(store, tmp_path):
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password pass\n")
     paceline.open(f"{store.address}/{store.bucket}/md.xtc")
     assert store.headers[0]["authorization"] == "Basic bWU6cGFzcw=="
+
+
+KEYS = {"AWS_ACCESS_KEY_ID": "AKIDKEY", "AWS_SECRET_ACCESS_KEY": "top-secret"}
+NEW_LINE = "contains a line break or another character that cannot be sent to a server"
+
+
+@pytest.mark.parametrize(
+    ("address", "variables", "words"),
+    [
+        ("s3", {"AWS_ENDPOINT_URL": "not a url"}, 'AWS_ENDPOINT_URL: .* found "not a url"'),
+        ("s3", {"AWS_ENDPOINT_URL_S3": "localhost:9000"}, "expected https://host or http://"),
+        ("s3", KEYS | {"AWS_SESSION_TOKEN": "top-secret\n"}, f"AWS_SESSION_TOKEN {NEW_LINE}"),
+        ("s3", {"AWS_ACCESS_KEY_ID": "top-secret"}, "AWS_ACCESS_KEY_ID .*Missing SecretAccessKey"),
+        ("s3", KEYS | {"AWS_REGION": "not a region"}, 'AWS_REGION.* is "not a region": expected'),
+        ("s3", KEYS | {"AWS_SKIP_SIGNATURE": "yep"}, "AWS_SKIP_SIGNATURE cannot be used: "),
+        ("s3", {"AWS_PROFILE": "other"}, "AWS_PROFILE: neither .* a profile other"),
+        ("s3", {"AWS_WEB_IDENTITY_TOKEN_FILE": "/a"}, "AWS_ROLE_ARN is not: set both or none"),
+        ("s3", {"PACELINE_RETRY_SECONDS": "abc"}, 'SECONDS: expected a number .* found "abc"'),
+        ("gs", {"GOOGLE_BASE_URL": "not a url"}, "GOOGLE_BASE_URL: expected https://host"),
+        ("gs", {"GOOGLE_SERVICE_ACCOUNT_KEY": '"top-secret"'}, "GOOGLE_SERVICE_ACCOUNT_KEY cannot"),
+        ("gs", {"GOOGLE_APPLICATION_CREDENTIALS": "/none"}, "CREDENTIALS cannot be used.* /none"),
+        ("az", {}, "set AZURE_STORAGE_ACCOUNT_NAME"),
+        ("az", {"AZURE_STORAGE_TOKEN": "top-secret\r\n"}, f"AZURE_STORAGE_TOKEN {NEW_LINE}"),
+        ("az", {"AZURE_STORAGE_ENDPOINT": "http://:top-secret@"}, "AZURE_STORAGE_ENDPOINT: expec"),
+        ("https", {"HF_TOKEN": "top-secret\nsecond line"}, f"HF_TOKEN {NEW_LINE}"),
+        ("http", {"NETRC": "/none/netrc"}, "the file of NETRC, /none/netrc, cannot be read"),
+        ("http", {"http_proxy": "not a url"}, "http_proxy: expected http://host:port"),
+    ],
+)
+def test_a_wrong_setting_is_named(address, variables, words, store, monkeypatch):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    name = {"https": "https://huggingface.co/md.xtc", "http": f"{store.address}/md.xtc"}
+    with pytest.raises(UnsupportedError, match=words) as raised:
+        paceline.open(name.get(address, f"{address}://b/md.xtc"))
+    assert "top-secret" not in str(raised.value)
+    assert store.requests == []
+
+
+def test_empty_settings_are_those_that_are_not_set(store, monkeypatch):
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN", "AWS_PROFILE", "http_proxy", "NETRC"):
+        monkeypatch.setenv(name, "")
+    assert paceline.open(f"s3://{store.bucket}/md.xtc").n_frames == 10
+    assert paceline.open(f"{store.address}/{store.bucket}/md.xtc").n_frames == 10
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({}, "no credentials were found, so that the request was anonymous"),
+        (KEYS, "check the credentials.*public data are read with --anonymous or PACELINE_ANONYMO"),
+        (KEYS | {"PACELINE_ANONYMOUS": "1"}, "anonymous, as --anonymous or PACELINE_ANONYMOUS ask"),
+    ],
+    ids=["none", "wrong", "anonymous"],
+)
+def test_refused_requests_say_how_they_were_signed(variables, words, store, monkeypatch):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    store.fault = Faults(lambda one: one.refuse(403, "AccessDenied"), n=-1)
+    with pytest.raises(PermissionError, match=rf"refuses access \(AccessDenied\); .*{words}"):
+        paceline.open(f"s3://{store.bucket}/md.xtc")
+
+
+def test_a_machine_without_credentials_is_named_soon(store, monkeypatch):
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{unused_port()}")
+    with pytest.raises(PermissionError, match=r"credentials of this machine .* --anonymous"):
+        paceline.open(f"s3://{store.bucket}/md.xtc")
+    monkeypatch.setenv("PACELINE_ANONYMOUS", "1")
+    assert paceline.open(f"s3://{store.bucket}/md.xtc").n_frames == 10
+
+
+@pytest.mark.parametrize("status", [301, 400])
+def test_the_region_of_a_bucket_is_named(status, store):
+    def answer(handler):
+        if status == 301:
+            handler.answer(301, x_amz_bucket_region="eu-north-1")
+        else:
+            code = "<Code>AuthorizationHeaderMalformed</Code><Region>eu-north-1</Region>"
+            handler.answer(400, f"<Error>{code}</Error>".encode())
+
+    store.fault = Faults(answer, n=-1)
+    with pytest.raises(OSError, match="is in another region: set AWS_REGION=eu-north-1"):
+        paceline.open(f"s3://{store.bucket}/md.xtc")
+
+
+@needs_program("openssl")
+def test_a_certificate_that_is_not_trusted(tmp_path, store, monkeypatch):
+    file = tmp_path / "server.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=127.0.0.1", "-keyout", file, "-out", tmp_path / "own.pem"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
+    subprocess.run(command, check=True, capture_output=True)
+    file.write_bytes(file.read_bytes() + (tmp_path / "own.pem").read_bytes())
+    with object_server(file) as encrypted:
+        encrypted.files["/md.xtc"] = Path(XTC).read_bytes()
+        with pytest.raises(OSError, match=r"certificate .* is not trusted .* in SSL_CERT_FILE"):
+            paceline.open(f"{encrypted.address}/md.xtc")
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "own.pem"))
+        assert paceline.open(f"{encrypted.address}/md.xtc").n_frames == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("s3://{bucket}", UnsupportedError, "the address names no object"),
+        ("S3://{bucket}/md.xtc", UnsupportedError, "write s3 in small letters"),
+        ("s3://my bucket/md.xtc", UnsupportedError, "names of buckets have letters"),
+        ("{address}/md*.xtc", FileNotFoundError, "servers of plain HTTP cannot be listed: name"),
+        ("http://127.0.0.1:{port}/a", OSError, r"cannot connect to 127\.0\.0\.1:{port}: "),
+    ],
+)
+def test_addresses_that_cannot_be_opened(name, error, words, store):
+    values = {"bucket": store.bucket, "address": store.address, "port": unused_port()}
+    with pytest.raises(error, match=words.format(**values)):
+        paceline.open(name.format(**values))
+
+
+def test_a_proxy_that_cannot_be_reached_is_named(store, monkeypatch):
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_port()}")
+    with pytest.raises(OSError, match=r"to example\.org by the proxy of http_proxy"):
+        paceline.open("http://example.org/md.xtc")
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_an_empty_topology_is_named(registered, store, at):
+    store.files[f"/{store.bucket}/empty.gro"] = b""
+    make = MDAnalysis.Universe if registered else paceline.Universe
+    with (
+        paceline.register() if registered else contextlib.nullcontext(),
+        pytest.raises(DamagedFileError, match=r"/empty\.gro: .* found an empty file"),
+    ):
+        make(at("empty.gro"), at("md.xtc"))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda atoms, to: atoms.write(f"{to}.gro"),
+        lambda atoms, to: atoms.select_atoms("name CA").write(f"{to}.xtc", frames="all"),
+        lambda atoms, to: atoms.select_atoms("name CA", updating=True).write(Path(f"{to}.pdb")),
+        lambda atoms, to: paceline.Write(atoms, f"{to}.xtc").run(),
+        lambda atoms, to: paceline.H5MDWriter(f"{to}.h5md", len(atoms)),
+        lambda atoms, to: paceline.split(XTC, 2, output=f"{to}.xtc"),
+        lambda atoms, to: paceline.join([XTC], f"{to}.xtc"),
+        lambda atoms, to: paceline.open(XTC, cache=to),
+        lambda atoms, to: RMSD(atoms).run(stop=1, checkpoint=to),
+        lambda atoms, to: RMSD(atoms).run(stop=1).results.save(f"{to}.npz"),
+        lambda atoms, to: RMSD(atoms).run(stop=1).timings.report(f"{to}.html"),
+        lambda atoms, to: Battery({"gyration": {}}, atoms.universe).run(stop=1).save(to),
+    ],
+)
+def test_addresses_are_not_written_to(write, store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    atoms = paceline.Universe(GRO, XTC).atoms
+    with pytest.raises(UnsupportedError, match=r"s3://b/new.* found a URL"):
+        write(atoms, "s3://b/new")
+    assert not Path("s3:").exists()
+
+
+@pytest.mark.parametrize("ending", ["xtc", "dcd", "pdb", "h5md"])
+def test_writers_of_mdanalysis_write_to_no_address(ending):
+    refused = pytest.raises(UnsupportedError, match=r"gs://b/new.* none is written there")
+    with paceline.register(), refused:
+        MDAnalysis.Writer(f"gs://b/new.{ending}", n_atoms=10)
+
+
+@pytest.mark.parametrize("at", ["s3"], indirect=True)
+def test_printed_timings_have_the_requests(store, at):
+    of_store = RMSD(paceline.Universe(GRO, at("md.xtc")), select="name CA").run(backend="serial")
+    n = sum(block.requests for block in of_store.timings.blocks)
+    (line,) = (one for one in str(of_store.timings).splitlines() if one.startswith("requests: "))
+    assert line.startswith(f"requests: {n} to object stores, ")
+    local = RMSD(paceline.Universe(GRO, XTC), select="name CA").run(backend="serial")
+    assert "requests" not in str(local.timings)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -26,7 +26,7 @@ from paceline.performance.record import (
     WorkerTiming,
     moved,
 )
-from paceline.performance.summary import Straggler, find_stragglers
+from paceline.performance.summary import Straggler, find_stragglers, report_of
 
 __all__ = ["BlockTiming", "DuplicateAttempt", "Straggler", "Timings", "WorkerTiming"]
 
@@ -191,7 +191,12 @@ class Timings(RunTimings):
         return notebook_timings(self)
 
     def __str__(self) -> str:
-        return "\n".join((*_table(self), _last_line(self)))
+        lines = [*_table(self), _last_line(self)]
+        if any(block.requests for block in self.blocks):
+            from paceline.performance.report import requests_text
+
+            lines.append(f"requests: {requests_text(report_of(self))}")
+        return "\n".join(lines)
 
 
 #: Columns of the printed table: title, attribute of `WorkerTiming`, format and factor.

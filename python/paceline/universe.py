@@ -1,5 +1,6 @@
 """MDAnalysis Universe whose trajectory is read by paceline."""
 
+import functools
 import itertools
 import os
 import re
@@ -9,10 +10,11 @@ from typing import Any
 
 import MDAnalysis
 import numpy as np
+from MDAnalysis.core.groups import AtomGroup
 
 from paceline import _core
 from paceline._util.choices import MARTINI_WATERS
-from paceline._util.files import is_address, is_stream
+from paceline._util.files import check_no_url, is_address, is_stream
 from paceline.contract.atoms import attribute_of
 from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.errors import (
@@ -155,6 +157,9 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         of_bonds = {"radii": "vdwradii", "factor": "fudge_factor"} if guess_bonds else {}
         how = {name: kwargs.pop(key) for name, key in of_bonds.items() if key in kwargs}
         super().__init__(topology, *coordinates, **kwargs)
+        if bases := attribute_of(self, "_class_bases"):
+            # Methods of this class come before those of MDAnalysis's groups.
+            bases[AtomGroup].write = _write
         if "atoms" in kwargs and self._trajectory is None:
             raise UnsupportedError("atoms= selects atoms of a trajectory, but none is given")
         if guess_bonds:
@@ -299,6 +304,14 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                     "save these atoms as a topology, or load a trajectory of all atoms"
                 )
         return "load the topology that the trajectory was written with"
+
+
+@functools.wraps(AtomGroup.write)
+def _write(group: AtomGroup, filename: object = None, *args: object, **kwargs: object) -> None:
+    """Refuse the address of an object before anything is written; see `AtomGroup.write`."""
+    if is_name(filename):
+        check_no_url(filename)
+    AtomGroup.write(group, filename, *args, **kwargs)
 
 
 def _is_hdf5_topology(topology: object, format: object) -> bool:

@@ -2,9 +2,11 @@
 
 import contextlib
 import hashlib
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -116,13 +118,19 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def object_server() -> Iterator[Objects]:
-    """Serve files on a free port of this machine."""
+def object_server(certificate: Path | None = None) -> Iterator[Objects]:
+    """Serve files on a free port of this machine; encrypted with a certificate and its key."""
     objects = Objects()
     handler = type("Handler", (_Handler,), {"objects": objects})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    objects.address = f"http://127.0.0.1:{server.server_address[1]}"
+    scheme = "http"
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        scheme = "https"
+    objects.address = f"{scheme}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

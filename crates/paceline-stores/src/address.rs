@@ -91,7 +91,16 @@ impl Address {
                  the address without it, and credentials in the environment",
             );
         }
-        if key.is_empty() || key.ends_with('/') {
+        let is_usual = |one: char| one.is_ascii_alphanumeric() || "._-$".contains(one);
+        if !scheme.is_http() && !bucket.chars().all(is_usual) {
+            return refused(
+                "names of buckets have letters, digits, dots, dashes and underscores only",
+            );
+        }
+        if key.is_empty() {
+            return refused("the address names no object: expected the name of a file behind it");
+        }
+        if key.ends_with('/') {
             return refused("the address ends with a slash, and names no object");
         }
         if key.split('/').any(|part| matches!(part, "" | "." | "..")) {
@@ -216,6 +225,8 @@ mod tests {
         for (text, why) in [
             ("s3://b", "names no object"),
             ("s3://b/", "names no object"),
+            ("s3://my bucket/md.xtc", "letters, digits"),
+            ("s3://b\n/md.xtc", "letters, digits"),
             ("s3://b/folder/", "names no object"),
             ("s3:///md.xtc", "no bucket"),
             ("s3://b/a//md.xtc", "empty or relative part"),

@@ -1,7 +1,7 @@
 //! Clients of stores. They use the credentials of the user.
 
-use std::collections::HashMap;
 use std::fs;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -13,12 +13,14 @@ use object_store::list::PaginatedListStore;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use crate::address::{Address, Scheme};
-use crate::credentials::{Login, authorization, aws_profile, has_variable, is_anonymous};
+use crate::credentials::{
+    Login, Profile, authorization, aws_profile, check, check_word, has_variable, home,
+    is_anonymous, variables_of,
+};
 use crate::requests::Connector;
 use paceline_formats::error::{Error, Result};
 
-/// Environment variables with AWS credentials: one of them is set if the environment has
-/// credentials.
+/// Environment variables of which one is set if the environment has credentials.
 const AWS: [&str; 5] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -45,6 +47,18 @@ const AZURE: [&str; 9] = [
     "IDENTITY_ENDPOINT",
 ];
 
+/// Variables of AWS with credentials, and those that are needed beside them.
+const TOGETHER: [(&str, &str); 2] = [
+    ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
+    (
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    ),
+];
+
+/// File of `gcloud auth application-default login`, in the folder of the user.
+const GOOGLE_LOGIN: &str = ".config/gcloud/application_default_credentials.json";
+
 /// Client of a bucket or host.
 pub(crate) struct Client {
     pub(crate) objects: Arc<dyn ObjectStore>,
@@ -62,36 +76,90 @@ impl Client {
     }
 }
 
+/// Name and value of an environment variable.
+type Variable = (String, String);
+
 /// Create the client of an address's bucket or host.
 ///
 /// # Errors
-/// [`Error::Unsupported`] if a setting is missing.
+/// [`Error::Unsupported`] if a setting is missing or wrong.
 pub(crate) fn connect(address: &Address) -> Result<Client> {
-    let made = match address.scheme {
-        Scheme::S3 => s3(address)?.build().map(Client::of_bucket),
-        Scheme::Gs => google(address).build().map(Client::of_bucket),
-        Scheme::Az => azure(address).build().map(Client::of_bucket),
-        Scheme::Http | Scheme::Https => http(address).build().map(|server| Client {
+    let refused = |what| Error::Unsupported {
+        path: address.path().to_owned(),
+        what,
+    };
+    let set = variables_of(address.scheme).map_err(refused)?;
+    let error = match build(address, &set).map_err(refused)? {
+        Ok(client) => return Ok(client),
+        Err(error) => error.to_string(),
+    };
+    // Without the wrong variable, there is no error.
+    let is_wrong = |k: &usize| {
+        let others = [&set[..*k], &set[k + 1..]].concat();
+        matches!(build(address, &others), Ok(Ok(_)))
+    };
+    let reason = error.split_once("error: ").map_or(&*error, |(_, it)| it);
+    // The rest of this message may quote the file.
+    let decode = "Unable to decode service account file";
+    let reason = match reason.contains(decode) {
+        true => decode,
+        false => reason,
+    };
+    Err(refused(match (0..set.len()).find(is_wrong) {
+        Some(k) => format!("{} cannot be used: {reason}", set[k].0),
+        None if reason.contains("Account must be") => "set AZURE_STORAGE_ACCOUNT_NAME".into(),
+        None => format!("the store cannot be used: {reason}"),
+    }))
+}
+
+/// Create a client with the values of environment variables. The outer error is a reason that names
+/// what is wrong.
+fn build(
+    address: &Address,
+    set: &[Variable],
+) -> std::result::Result<object_store::Result<Client>, String> {
+    Ok(match address.scheme {
+        Scheme::S3 => s3(address, set)?.build().map(Client::of_bucket),
+        Scheme::Gs => google(address, set).build().map(Client::of_bucket),
+        Scheme::Az => azure(address, set).build().map(Client::of_bucket),
+        Scheme::Http | Scheme::Https => http(address)?.build().map(|server| Client {
             objects: Arc::new(server),
             lists: None,
         }),
-    };
-    made.map_err(|error| {
-        let advice = match address.scheme {
-            Scheme::Az => "; set AZURE_STORAGE_ACCOUNT_NAME",
-            _ => "",
-        };
-        unsupported(
-            address,
-            format!("the store cannot be used: {error}{advice}"),
-        )
     })
 }
 
-fn unsupported(address: &Address, what: String) -> Error {
-    Error::Unsupported {
-        path: address.path().to_owned(),
-        what,
+/// Pass environment variables to the builder of a client, if it knows their names.
+fn with_variables<B, K: FromStr>(
+    builder: B,
+    set: &[Variable],
+    with: impl Fn(B, K, String) -> B,
+) -> B {
+    set.iter().fold(builder, |builder, (name, value)| {
+        match name.to_ascii_lowercase().parse() {
+            Ok(key) => with(builder, key, value.clone()),
+            Err(_) => builder,
+        }
+    })
+}
+
+/// Return true if there are credentials for requests to an address, or if the machine may have some.
+pub(crate) fn has_credentials(address: &Address) -> bool {
+    match address.scheme {
+        Scheme::S3 => {
+            let keys = |profile: Profile| profile.contains_key("aws_access_key_id");
+            has_variable(&AWS) || aws_profile().is_ok_and(keys) || is_machine_of("Amazon")
+        }
+        Scheme::Gs => {
+            let default = home().map(|home| home.join(GOOGLE_LOGIN));
+            has_variable(&GOOGLE)
+                || default.is_some_and(|file| file.exists())
+                || is_machine_of("Google")
+        }
+        Scheme::Az => has_variable(&AZURE),
+        Scheme::Http | Scheme::Https => {
+            authorization(&address.bucket).is_ok_and(|login| login.is_some())
+        }
     }
 }
 
@@ -108,43 +176,73 @@ fn options() -> ClientOptions {
     ClientOptions::new().with_allow_http(true)
 }
 
-fn s3(address: &Address) -> Result<AmazonS3Builder> {
-    let mut builder = AmazonS3Builder::from_env()
-        .with_bucket_name(&address.bucket)
+fn s3(address: &Address, set: &[Variable]) -> std::result::Result<AmazonS3Builder, String> {
+    let builder = AmazonS3Builder::new()
         .with_client_options(options())
         .with_retry(once())
         .with_http_connector(Connector::default());
-    let profile = aws_profile();
-    let mut signs = has_variable(&AWS);
-    if !signs && let Some(key) = profile.get("aws_access_key_id") {
+    let mut builder = with_variables(builder, set, AmazonS3Builder::with_config)
+        .with_bucket_name(&address.bucket);
+    let signs = has_credentials(address) && !is_anonymous();
+    let profile = match is_anonymous() || has_variable(&AWS) {
+        // Errors of a profile matter if its keys are needed.
+        true => aws_profile().unwrap_or_default(),
+        false => aws_profile()?,
+    };
+    if signs && has_variable(&AWS) {
+        for (one, other) in TOGETHER {
+            if has_variable(&[one]) && !has_variable(&[other]) {
+                return Err(format!(
+                    "{one} is set, but {other} is not: set both or none"
+                ));
+            }
+        }
+    } else if signs && let Some(key) = profile.get("aws_access_key_id") {
+        let Some(secret) = profile.get("aws_secret_access_key") else {
+            return Err(
+                "the AWS profile has aws_access_key_id, but no aws_secret_access_key".into(),
+            );
+        };
         builder = builder
             .with_access_key_id(key)
-            .with_secret_access_key(profile.get("aws_secret_access_key").unwrap_or(key));
+            .with_secret_access_key(secret);
         if let Some(token) = profile.get("aws_session_token") {
+            check_word("aws_session_token of the AWS profile", token)?;
             builder = builder.with_token(token);
         }
-        signs = true;
-    }
-    if !signs {
-        check_profile(address, &profile)?;
-        signs = is_machine_of("Amazon");
+        check_word("aws_access_key_id of the AWS profile", key)?;
+    } else if !is_anonymous() {
+        check_profile(&profile)?;
     }
     for (key, setting) in [
         (AmazonS3ConfigKey::Region, "region"),
         (AmazonS3ConfigKey::Endpoint, "endpoint_url"),
     ] {
         if let (None, Some(value)) = (builder.get_config_value(&key), profile.get(setting)) {
+            if key == AmazonS3ConfigKey::Endpoint {
+                check("endpoint_url (AWS_ENDPOINT_URL) of the AWS profile", value)?;
+            }
             builder = builder.with_config(key, value);
         }
     }
-    if !signs || is_anonymous() {
-        builder = builder.with_skip_signature(true);
+    if let Some(region) = builder.get_config_value(&AmazonS3ConfigKey::Region)
+        && !region
+            .chars()
+            .all(|one| one.is_ascii_alphanumeric() || one == '-')
+    {
+        return Err(format!(
+            "the region of AWS_REGION, AWS_DEFAULT_REGION or the AWS profile is {region:?}: expected a \
+             name such as eu-north-1"
+        ));
     }
-    Ok(builder)
+    match signs {
+        true => Ok(builder),
+        false => Ok(builder.with_skip_signature(true)),
+    }
 }
 
 /// Refuse a profile whose keys come from a login or a role.
-fn check_profile(address: &Address, profile: &HashMap<String, String>) -> Result<()> {
+fn check_profile(profile: &Profile) -> std::result::Result<(), String> {
     let others = [
         "sso_session",
         "sso_start_url",
@@ -152,60 +250,61 @@ fn check_profile(address: &Address, profile: &HashMap<String, String>) -> Result
         "credential_process",
     ];
     match others.iter().find(|key| profile.contains_key(**key)) {
-        Some(key) if !is_anonymous() => Err(unsupported(
-            address,
-            format!(
-                "the AWS profile gets its keys by {key}, which paceline does not read: export them \
-                 first, with eval \"$(aws configure export-credentials --format env)\""
-            ),
+        Some(key) => Err(format!(
+            "the AWS profile gets its keys by {key}, which paceline does not read: export them first, \
+             with eval \"$(aws configure export-credentials --format env)\""
         )),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
-fn google(address: &Address) -> GoogleCloudStorageBuilder {
-    let builder = GoogleCloudStorageBuilder::from_env()
-        .with_bucket_name(&address.bucket)
+fn google(address: &Address, set: &[Variable]) -> GoogleCloudStorageBuilder {
+    let builder = GoogleCloudStorageBuilder::new()
         .with_client_options(options())
         .with_retry(once())
         .with_http_connector(Connector::default());
-    let home = std::env::var("HOME").unwrap_or_default();
-    let default = format!("{home}/.config/gcloud/application_default_credentials.json");
-    let signs =
-        has_variable(&GOOGLE) || fs::exists(default).unwrap_or(false) || is_machine_of("Google");
-    match !signs || is_anonymous() {
-        true => builder.with_skip_signature(true),
-        false => builder,
+    let builder = with_variables(builder, set, GoogleCloudStorageBuilder::with_config)
+        .with_bucket_name(&address.bucket);
+    match has_credentials(address) && !is_anonymous() {
+        true => builder,
+        false => builder.with_skip_signature(true),
     }
 }
 
-fn azure(address: &Address) -> MicrosoftAzureBuilder {
-    let builder = MicrosoftAzureBuilder::from_env()
-        .with_container_name(&address.bucket)
+fn azure(address: &Address, set: &[Variable]) -> MicrosoftAzureBuilder {
+    let builder = MicrosoftAzureBuilder::new()
         .with_client_options(options())
         .with_retry(once())
         .with_http_connector(Connector::default());
-    match !has_variable(&AZURE) || is_anonymous() {
-        true => builder.with_skip_signature(true),
-        false => builder,
+    let mut builder = with_variables(builder, set, MicrosoftAzureBuilder::with_config)
+        .with_container_name(&address.bucket);
+    if let Some((_, endpoint)) = set.iter().find(|(name, _)| name == "IDENTITY_ENDPOINT") {
+        builder = builder.with_msi_endpoint(endpoint);
+    }
+    match has_credentials(address) && !is_anonymous() {
+        true => builder,
+        false => builder.with_skip_signature(true),
     }
 }
 
-fn http(address: &Address) -> HttpBuilder {
+fn http(address: &Address) -> std::result::Result<HttpBuilder, String> {
     let scheme = match address.scheme {
         Scheme::Http => "http",
         _ => "https",
     };
     let query = address.query.as_deref();
     let query = query.map_or_else(String::new, |query| format!("?{query}"));
-    let login = authorization(&address.bucket);
-    HttpBuilder::new()
+    let login = match is_anonymous() {
+        true => None,
+        false => authorization(&address.bucket)?,
+    };
+    Ok(HttpBuilder::new()
         .with_url(format!("{scheme}://{}/{query}", address.bucket))
         .with_client_options(options())
         .with_retry(once())
         .with_http_connector(Connector {
             authorization: login.as_ref().and_then(header),
-        })
+        }))
 }
 
 fn header(login: &Login) -> Option<HeaderValue> {

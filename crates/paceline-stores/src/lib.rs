@@ -14,6 +14,7 @@ mod failure;
 mod object;
 mod pace;
 mod process;
+mod redirects;
 mod requests;
 mod source;
 mod version;

@@ -14,7 +14,9 @@ use tokio::task::AbortHandle;
 
 use crate::address::{Address, Scheme};
 use crate::failure::Request;
-use crate::process::{KEPT_BYTES, KeepsBytes, LOOK, Process, Started, Store, check_stopped};
+use crate::process::{
+    KEPT_BYTES, KeepsBytes, LOOK, Process, Started, Store, caught, check_stopped,
+};
 use crate::requests::{FIRST_PAUSE, Tries, retry_limit, shortened};
 use crate::version::Version;
 use paceline_formats::error::{Error, Result};
@@ -119,7 +121,7 @@ impl Opening {
             process.send(async move {
                 let _permit = process.permits(FRONT).acquire().await;
                 let mut attempt = Attempt::of(&address, None);
-                let found = front(&mut attempt, &store).await;
+                let found = caught(&address, front(&mut attempt, &store)).await;
                 if found.is_err() {
                     process.count(&attempt.requests());
                 }
@@ -400,7 +402,8 @@ impl Object {
         let task = process.runtime.spawn(async move {
             let _permit = process.permits(len).acquire().await;
             let mut attempt = Attempt::of(&address, Some(start..end));
-            let got = get(&mut attempt, &store, &version, size, start..end).await;
+            let request = get(&mut attempt, &store, &version, size, start..end);
+            let got = caught(&address, request).await;
             let Some(object) = object.upgrade() else {
                 return;
             };

@@ -2,13 +2,16 @@
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
+use std::pin::pin;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,6 +54,25 @@ pub(crate) fn check_stopped() -> Result<()> {
         true => Err(Error::Interrupted),
         false => Ok(()),
     }
+}
+
+/// Await a request. A panic in its client becomes an error of the request.
+pub(crate) async fn caught<T>(
+    address: &Address,
+    request: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let mut request = pin!(request);
+    poll_fn(|context| {
+        let polled = panic::catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(context)));
+        polled.unwrap_or_else(|_| {
+            let error = io::Error::other(
+                "the client of the store ended unexpectedly, for the reason above: check the settings \
+                 of the store in the environment, and report it as an error of paceline",
+            );
+            Poll::Ready(Err(Error::io(address.path(), "cannot read", error)))
+        })
+    })
+    .await
 }
 
 /// Client for one bucket or host, and its measured latency and throughput.
@@ -351,5 +373,22 @@ impl<T> Started<T> {
 impl<T> Drop for Started<T> {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_of_the_request() {
+        let address = Address::parse(Path::new("s3://b/md.xtc"));
+        let address = address.unwrap().unwrap();
+        let process = Process::current().unwrap();
+        let started = process.send(async move {
+            caught::<()>(&address, async { panic!("a panic that is expected") }).await
+        });
+        let message = started.wait().unwrap_err().to_string();
+        assert!(message.contains("s3://b/md.xtc: cannot read"), "{message}");
     }
 }

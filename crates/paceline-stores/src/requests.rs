@@ -1,8 +1,7 @@
-//! HTTP requests. They are repeated after temporary errors, and redirected only to public
-//! addresses.
+//! HTTP requests. They are repeated after temporary errors.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -12,14 +11,15 @@ use http::StatusCode;
 use http::header::{
     AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, RETRY_AFTER,
 };
-use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
-use reqwest::redirect::{Attempt, Policy};
+use object_store::{ClientConfigKey, ClientOptions};
+use reqwest::redirect::Policy;
 
-/// Environment variable: time for which a failing request is repeated, s.
-pub(crate) const RETRY_SECONDS: &str = "PACELINE_RETRY_SECONDS";
+use crate::credentials::RETRY_SECONDS;
+use crate::redirects::{Hosts, REFUSED};
+
 const DEFAULT_RETRY: Duration = Duration::from_secs(60);
 /// Pauses between two requests.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -27,9 +27,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// Maximum number of attempts to reach a server that does not respond at all.
 const CONNECTIONS: u32 = 4;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum times to connect to the server of a machine's credentials, which `object_store` sets, and
+/// to wait for its responses. Machines without such a server may lose requests for it.
+const METADATA_CONNECT: Duration = Duration::from_secs(1);
+const METADATA_LIMIT: Duration = Duration::from_secs(5);
 /// Maximum time without another byte of a response.
-const SILENCE: Duration = Duration::from_secs(30);
-const REDIRECTS: usize = 5;
+pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 
 /// Number of times that a request was sent.
 #[derive(Debug, Clone, Default)]
@@ -60,34 +63,60 @@ pub(crate) struct Connector {
 }
 
 impl HttpConnector for Connector {
-    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
-        // Another library of the process may already have installed a provider, which can also be
-        // used.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
-            .user_agent(concat!("paceline/", env!("CARGO_PKG_VERSION")))
-            .http1_only()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(SILENCE)
-            .redirect(Policy::custom(redirect))
-            .build()
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let timeout =
+            |options: &ClientOptions| options.get_config_value(&ClientConfigKey::ConnectTimeout);
+        let of_metadata = ClientOptions::new().with_connect_timeout(METADATA_CONNECT);
+        let client = match timeout(options) == timeout(&of_metadata) {
+            true => Repeating::new(METADATA_CONNECT, METADATA_LIMIT, METADATA_LIMIT),
+            false => Repeating::new(CONNECT_TIMEOUT, SILENCE, retry_limit()),
+        };
+        client
+            .map(|client| {
+                HttpClient::new(Repeating {
+                    authorization: self.authorization.clone(),
+                    ..client
+                })
+            })
             .map_err(|error| object_store::Error::Generic {
                 store: "HTTP",
                 source: Box::new(error),
-            })?;
-        Ok(HttpClient::new(Repeating {
-            client,
-            authorization: self.authorization.clone(),
-            limit: retry_limit(),
-        }))
+            })
     }
 }
 
 #[derive(Debug)]
 struct Repeating {
     client: reqwest::Client,
+    hosts: Hosts,
     authorization: Option<HeaderValue>,
     limit: Duration,
+}
+
+impl Repeating {
+    /// Create a client with times to connect, to wait for another byte of a response, and to repeat
+    /// a request.
+    fn new(connect: Duration, silence: Duration, limit: Duration) -> reqwest::Result<Self> {
+        // Another library of the process may already have installed a provider, which can also be
+        // used.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let hosts = Hosts::new();
+        let of_redirects = hosts.clone();
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("paceline/", env!("CARGO_PKG_VERSION")))
+            .http1_only()
+            .connect_timeout(connect)
+            .read_timeout(silence)
+            .redirect(Policy::custom(move |one| of_redirects.redirect(one)))
+            .dns_resolver(Arc::new(hosts.clone()))
+            .build()?;
+        Ok(Repeating {
+            client,
+            hosts,
+            authorization: None,
+            limit,
+        })
+    }
 }
 
 #[async_trait]
@@ -96,6 +125,7 @@ impl HttpService for Repeating {
         if let Some(value) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, value.clone());
         }
+        self.hosts.add(request.uri().host().unwrap_or_default());
         let tries = request.extensions().get::<Tries>().cloned();
         let tries = tries.unwrap_or_default();
         let started = Instant::now();
@@ -105,7 +135,7 @@ impl HttpService for Repeating {
             let answer = self.client.call(request.clone()).await;
             let asked = match &answer {
                 Ok(response) if !is_temporary(response.status()) => {
-                    return answer.map(with_length);
+                    return check_region(answer?).map(with_length);
                 }
                 Ok(response) => retry_after(response.headers()),
                 Err(error) if !may_pass(error, n_tries) => return answer,
@@ -118,6 +148,30 @@ impl HttpService for Repeating {
             tokio::time::sleep(wait).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+}
+
+/// Bucket of another region, which the server names.
+#[derive(Debug)]
+struct OtherRegion(String);
+
+impl std::error::Error for OtherRegion {}
+
+impl fmt::Display for OtherRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<Region>{}</Region>", self.0)
+    }
+}
+
+/// Turn the redirect of a bucket in another region, which names no address, into an error.
+fn check_region(response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    let region = response.headers().get("x-amz-bucket-region");
+    match region.and_then(|region| region.to_str().ok()) {
+        Some(region) if response.status() == StatusCode::MOVED_PERMANENTLY => Err(HttpError::new(
+            HttpErrorKind::Unknown,
+            OtherRegion(region.to_owned()),
+        )),
+        _ => Ok(response),
     }
 }
 
@@ -159,16 +213,18 @@ fn is_temporary(status: StatusCode) -> bool {
 /// Return true if an error is temporary.
 fn may_pass(error: &HttpError, n_tries: u32) -> bool {
     match error.kind() {
-        HttpErrorKind::Connect => n_tries < CONNECTIONS && !is_certificate(error),
+        _ if text_within(error, REFUSED) => false,
+        HttpErrorKind::Connect => n_tries < CONNECTIONS && !text_within(error, "certificate"),
         HttpErrorKind::Request | HttpErrorKind::Timeout | HttpErrorKind::Interrupted => true,
         _ => false,
     }
 }
 
-fn is_certificate(error: &HttpError) -> bool {
+/// Return true if the message of an error or of one of its causes contains a text.
+fn text_within(error: &HttpError, text: &str) -> bool {
     let mut source: Option<&dyn std::error::Error> = Some(error);
     while let Some(one) = source {
-        if one.to_string().contains("certificate") {
+        if one.to_string().contains(text) {
             return true;
         }
         source = one.source();
@@ -182,75 +238,9 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     seconds.parse().ok().map(Duration::from_secs)
 }
 
-/// Follow a redirect, unless it leads from a public server to a private address, or from an
-/// encrypted connection to an unencrypted one.
-fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
-    let (to, previous) = (attempt.url().clone(), attempt.previous());
-    let Some(first) = previous.first() else {
-        return attempt.follow();
-    };
-    let refused = if previous.len() > REDIRECTS {
-        Some(format!("it redirects more than {REDIRECTS} times"))
-    } else if !matches!(to.scheme(), "http" | "https") {
-        Some(format!("it redirects to an address of {}://", to.scheme()))
-    } else if first.scheme() == "https" && to.scheme() == "http" {
-        Some("it redirects from https:// to http://".to_owned())
-    } else if is_private(to.host_str()) && !is_private(first.host_str()) {
-        Some("it redirects to an address of a private network".to_owned())
-    } else {
-        None
-    };
-    match refused {
-        Some(reason) => attempt.error(format!("the redirect was refused: {reason}")),
-        None => attempt.follow(),
-    }
-}
-
-/// Return true for an address of a private network, and for this machine.
-fn is_private(host: Option<&str>) -> bool {
-    let Some(host) = host else {
-        return true;
-    };
-    let host = host.trim_matches(['[', ']']);
-    match host.parse() {
-        Ok(IpAddr::V4(ip)) => {
-            ip.is_private() || ip.is_loopback() || ip.is_link_local() || ip.is_unspecified()
-        }
-        Ok(IpAddr::V6(ip)) => {
-            ip.is_loopback()
-                || ip.is_unspecified()
-                || ip.is_unique_local()
-                || ip.is_unicast_link_local()
-                || ip.to_ipv4_mapped().is_some()
-        }
-        Err(_) => host == "localhost" || host.ends_with(".localhost"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn private_addresses() {
-        for host in [
-            "127.0.0.1",
-            "10.1.2.3",
-            "192.168.0.1",
-            "172.16.0.1",
-            "169.254.169.254",
-            "localhost",
-            "[::1]",
-            "[fe80::1]",
-            "[::ffff:10.0.0.1]",
-            "0.0.0.0",
-        ] {
-            assert!(is_private(Some(host)), "{host}");
-        }
-        for host in ["8.8.8.8", "example.org", "[2001:db8::1]", "172.32.0.1"] {
-            assert!(!is_private(Some(host)), "{host}");
-        }
-    }
 
     #[test]
     fn length_of_a_part() {
@@ -267,5 +257,22 @@ mod tests {
         assert_eq!(retry_after(&headers), None);
         headers.insert(RETRY_AFTER, HeaderValue::from_static("3"));
         assert_eq!(retry_after(&headers), Some(Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}/md.xtc", silent.local_addr().unwrap());
+        let silence = Duration::from_millis(50);
+        let client = Repeating::new(CONNECT_TIMEOUT, silence, Duration::ZERO).unwrap();
+        let mut request = HttpRequest::new(object_store::client::HttpRequestBody::empty());
+        *request.uri_mut() = address.parse().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let error = runtime.block_on(client.call(request)).unwrap_err();
+        assert_eq!(error.kind(), HttpErrorKind::Timeout);
+        assert!(text_within(&error, "timed out"), "{error:?}");
     }
 }

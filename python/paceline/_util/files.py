@@ -29,8 +29,8 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 SCHEMES = ("s3", "gs", "az", "http", "https")
 #: Prefixes of the names of environment variables with settings of object stores.
 _STORE_SETTINGS = (
-    *("AWS_", "AZURE_", "GOOGLE_", "HF_", "NETRC"),
-    *("PACELINE_ANONYMOUS", "PACELINE_RETRY"),
+    *("AWS_", "AZURE_", "GOOGLE_", "IDENTITY_", "HF_", "NETRC", "SSL_CERT_"),
+    *("PACELINE_ANONYMOUS", "PACELINE_RETRY", "PACELINE_PRIVATE_REDIRECTS"),
 )
 #: Maximum length of a file name to which a suffix can be added, bytes.
 _LONG_NAME = 200
@@ -467,7 +467,12 @@ def check_no_url(path: str | os.PathLike) -> None:
         scheme, rest = found[1].lower(), name[found.end() :].lstrip("/")
         advice = "copy it to a disk first"
         if scheme in SCHEMES:
-            advice = "only trajectories and topologies may have addresses"
+            advice = (
+                "trajectories and topologies are read from addresses, other files are not, and "
+                "none is written there: give the path of a local file"
+            )
+            if found[1] not in SCHEMES:
+                advice = f"write {scheme} in small letters"
         if scheme == "imd":
             advice = "only analyses and batteries read a running simulation"
         if scheme == "file":

@@ -9,7 +9,7 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 
-from paceline._util.files import is_stream, new_file, saved_together
+from paceline._util.files import check_local, is_stream, new_file, saved_together
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_file import read_battery_file, toml_of
 from paceline.analysis.battery_page import page_of_battery
@@ -556,6 +556,7 @@ class Battery:
         self, folder: Path, further: Mapping[str, Mapping[str, Results]], *, overwrite: bool
     ) -> dict[str, str]:
         """Write tables and `further` tables of each analysis; return the filenames."""
+        check_local(folder)
         folder.mkdir(parents=True, exist_ok=True)
         saved = {}
         for name, analysis in self.shown.items():

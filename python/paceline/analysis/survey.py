@@ -16,7 +16,7 @@ from pathlib import Path
 import cloudpickle
 
 from paceline import _core
-from paceline._util.files import is_address, new_file
+from paceline._util.files import check_local, is_address, new_file
 from paceline._util.journal import Journal
 from paceline._util.json_object import JsonObject
 from paceline._util.progress import Progress
@@ -191,6 +191,7 @@ def survey(
             "a survey opens many files in Python, for which threads wait for each other: use "
             "backend='processes'"
         )
+    check_local(output)
     workers = make_backend("processes" if backend is None else backend, n_workers)
     with workers.collective_run() as collective:
         if not collective.is_coordinator:

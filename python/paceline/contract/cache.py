@@ -35,6 +35,10 @@ class Cache:
         name = os.fspath(folder)
         if not name:
             raise UnsupportedError("expected a folder as cache= (--cache), found an empty name")
+        if "://" in name:
+            raise UnsupportedError(
+                f"{name}: expected a folder of this machine as cache= (--cache), found a URL"
+            )
         return cls(name if name.startswith("$") else os.path.abspath(name), limit)
 
     @property

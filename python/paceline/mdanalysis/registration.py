@@ -33,9 +33,10 @@ from MDAnalysis.lib import qcprot
 
 from paceline import _core
 from paceline._core import __version__
+from paceline._util.files import check_no_url
 from paceline.errors import ExternalFileError, UnsupportedError, warn
 from paceline.mdanalysis import shared_opening, topology_cache
-from paceline.mdanalysis.reader import Reader, opens_with_paceline
+from paceline.mdanalysis.reader import Reader, is_name, opens_with_paceline
 from paceline.mdanalysis.script_processes import (
     ProcessRecord,
     ScriptOptions,
@@ -393,6 +394,9 @@ def _make_writer(cls: type, *args: object, **kwargs: object) -> object:
     """Create an MDAnalysis writer, or the subclass for which paceline encodes frames."""
     if not _active:
         return type.__call__(cls, *args, **kwargs)
+    name = args[0] if args else kwargs.get("filename")
+    if is_name(name):
+        check_no_url(name)
     if cls is H5MDWriter and kwargs.get("comm") is not None:
         return _make_rank_writer(_active[-1], args, kwargs)
     writer = type.__call__(WRITERS.get(cls, cls), *args, **kwargs)

@@ -128,7 +128,7 @@ def _facts(timings: RunTimings, report: Report) -> Iterator[tuple[str, str]]:
         "total time": seconds(report.t_total),
         "read": f"{amount(report.bytes_read)}, {rate(report.read_rate)}" * bool(report.calls),
         "from the cache": amount(report.bytes_cached) * bool(report.bytes_cached),
-        "requests": _requests(report) * bool(report.requests),
+        "requests": requests_text(report) * bool(report.requests),
         "begun": timings.date,
         "on host": timings.host,
         "paceline": timings.version,
@@ -137,7 +137,8 @@ def _facts(timings: RunTimings, report: Report) -> Iterator[tuple[str, str]]:
     return ((name, value) for name, value in facts.items() if value)
 
 
-def _requests(report: Report) -> str:
+def requests_text(report: Report) -> str:
+    """Describe the requests of a run to object stores."""
     repeated = f", {report.requests_repeated:,} of them repeated" * bool(report.requests_repeated)
     return (
         f"{report.requests:,} to object stores{repeated}, {seconds(report.latency)} to a response; "

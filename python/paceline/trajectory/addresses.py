@@ -12,7 +12,7 @@ from pathlib import Path
 from paceline import _core
 from paceline._util.digest import digest
 from paceline._util.files import check_local, check_no_url, is_address
-from paceline.errors import UnsupportedError
+from paceline.errors import DamagedFileError, UnsupportedError
 
 #: Part of an address that names a version. Its question mark is not part of a pattern.
 _VERSION = re.compile(r"\?(versionId|generation)=[^/]*$")
@@ -96,6 +96,8 @@ def local_copy(name: object, folder: Path | None) -> object:
     if folder is None:
         raise UnsupportedError(f"{name}: without a home folder, it cannot be copied: set HOME")
     size, version = _core.object_version(name)
+    if size == 0:
+        raise DamagedFileError(f"{name}: expected a topology or a trajectory, found an empty file")
     own = folder / _COPIES / digest(f"{name}\n{size}\n{version}")
     file = own / urllib.parse.unquote(_VERSION.sub("", name).split("?")[0].rsplit("/", 1)[1])
     if version is None or not file.exists():
