@@ -6,6 +6,7 @@ import contextlib
 import gc
 import hmac
 import http.client
+import ipaddress
 import itertools
 import json
 import math
@@ -906,6 +907,49 @@ def test_a_proxy_that_cannot_be_reached_is_named(store, monkeypatch):
         paceline.open("http://example.org/md.xtc")
 
 
+@pytest.fixture
+def landing(store, monkeypatch):
+    """Serve a public web server, by a proxy; its files are redirected to the address of a test."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", store.address)
+    store.files["/md.xtc"] = Path(XTC).read_bytes()
+    store.target = ""
+
+    def redirect(handler):
+        is_first = handler.headers["Host"] == "example.org"
+        return is_first and handler.answer(302, Location=store.target) is None
+
+    store.fault = redirect
+    return store
+
+
+def test_redirects_to_private_addresses_are_followed_on_request(landing, monkeypatch):
+    landing.target = "http://10.0.0.1/md.xtc"
+    words = "the redirect was refused: it redirects to 10.0.0.1, which is in a private network; "
+    with pytest.raises(OSError, match=f"{words}PACELINE_PRIVATE_REDIRECTS=1"):
+        paceline.open("http://example.org/md.xtc")
+    monkeypatch.setenv("PACELINE_PRIVATE_REDIRECTS", "1")
+    assert paceline.open("http://example.org/md.xtc").n_frames == 10
+
+
+def test_redirects_to_names_with_private_addresses_are_refused(landing, monkeypatch):
+    name = socket.gethostname().lower()
+    try:
+        found = {one[4][0] for one in socket.getaddrinfo(name, None)}
+    except OSError:
+        found = {"8.8.8.8"}
+    if not all(ipaddress.ip_address(one).is_private for one in found):
+        pytest.skip("this machine has no name with a private address")
+    port = landing.address.rsplit(":", 1)[1]
+    landing.target = f"http://{name}:{port}/md.xtc"
+    monkeypatch.setenv("no_proxy", name)
+    with pytest.raises(OSError, match=f"it redirects to {name}, which is in a private network"):
+        paceline.open("http://example.org/md.xtc")
+    # The user may name this server, and servers of the same network may redirect to it.
+    assert paceline.open(landing.target).n_frames == 10
+
+
 @pytest.mark.parametrize("registered", [False, True])
 def test_an_empty_topology_is_named(registered, store, at):
     store.files[f"/{store.bucket}/empty.gro"] = b""
@@ -1215,6 +1259,31 @@ def test_google_addresses(store, monkeypatch):
         assert paceline.open(f"gs://{store.bucket}/run*.xtc").n_frames == 20
     with pytest.raises(FileNotFoundError, match=r"gs://.*none\.xtc: .* there is no such object"):
         paceline.open(f"gs://{store.bucket}/none.xtc")
+
+
+def test_a_server_that_checks_signatures(store, tmp_path, monkeypatch):
+    hadro = pytest.importorskip("hadro", reason="hadro is not installed")
+    folder = tmp_path / "data" / "bucket"
+    folder.mkdir(parents=True)
+    for name in ("m d+1%.xtc", "run1.xtc", "run2.xtc"):
+        shutil.copy(XTC, folder / name)
+    keys = {"access_key": "anna", "secret_key": "very-secret"}
+    with hadro.Server(data=str(folder.parent), **keys) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+        with pytest.raises(PermissionError, match="no credentials were found"):
+            paceline.open("s3://bucket/run1.xtc")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "anna")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+        with pytest.raises(PermissionError, match="check the credentials"):
+            paceline.open("s3://bucket/run1.xtc")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
+        assert np.array_equal(positions_of("s3://bucket/m d+1%.xtc"), positions_of(XTC))
+        with pytest.warns(PacelineWarning, match="frames are repeated"):
+            assert paceline.open("s3://bucket/run*.xtc").n_frames == 20
+        trajectory = paceline.open("s3://bucket/m d+1%.xtc")
+        (folder / "m d+1%.xtc").write_bytes(Path(TRR).read_bytes())
+        with pytest.raises(FileChangedError, match="the file changed since it was opened"):
+            trajectory.positions(frames=[9])
 
 
 def unused_port():
