@@ -383,6 +383,14 @@ def test_a_topology_of_part_of_the_trajectory(adk_in_water):
     np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("ending", ["gro", "pdb", "psf", "tpr"])
+def test_an_empty_topology_is_named(ending, adk_in_water, tmp_path):
+    empty = tmp_path / f"empty.{ending}"
+    empty.touch()
+    with pytest.raises(DamagedFileError, match=r"empty\..*expected a topology, found an empty"):
+        paceline.Universe(empty, adk_in_water.trajectory)
+
+
 def test_a_damaged_member_of_a_chain_is_named(adk_in_water, tmp_path):
     damaged = tmp_path / "damaged.xtc"
     damaged.write_bytes(b"\0" * 1000)

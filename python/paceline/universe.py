@@ -19,6 +19,7 @@ from paceline.contract.atoms import attribute_of
 from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.errors import (
     AtomCountError,
+    DamagedFileError,
     PacelineError,
     SelectionError,
     UnsupportedError,
@@ -97,6 +98,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     ------
     AtomCountError
         A trajectory's number of atoms differs from the topology's.
+    DamagedFileError
+        The topology is empty.
     FileNotFoundError
         A trajectory is missing, or no file matches a pattern.
     SelectionError
@@ -128,7 +131,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         if is_name(topology):
             if not _is_hdf5_object(topology):
                 topology = local_copy(topology, cache_folder())
-            _check_mmcif(os.fspath(topology))
+            _check_topology(os.fspath(topology))
             if topology is not named and not coordinates and is_decoded(named):
                 # A structure file is also the trajectory.
                 coordinates = (named,)
@@ -327,8 +330,10 @@ def _is_hdf5_object(topology: str | os.PathLike) -> bool:
     return is_address(topology) and ending[1:] in EXTENSIONS and is_hdf5(topology)
 
 
-def _check_mmcif(path: str) -> None:
-    """Raise `UnsupportedError` for an mmCIF file that the installed packages cannot read."""
+def _check_topology(path: str) -> None:
+    """Raise an error for an empty file, and for mmCIF that the installed packages cannot read."""
+    if os.path.isfile(path) and os.path.getsize(path) == 0:
+        raise DamagedFileError(f"{path}: expected a topology, found an empty file")
     if not re.search(r"\.(mm)?cif(\.gz|\.bz2)?$", path, re.IGNORECASE):
         return
     lacks = [] if "CIF" in MDAnalysis._PARSERS else [f"MDAnalysis is {MDAnalysis.__version__}"]
