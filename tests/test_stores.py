@@ -826,6 +826,9 @@ def test_a_wrong_setting_is_named(address, variables, words, store, monkeypatch)
 def test_empty_settings_are_those_that_are_not_set(store, monkeypatch):
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN", "AWS_PROFILE", "http_proxy", "NETRC"):
         monkeypatch.setenv(name, "")
+    # Those of other programs and of other servers are not looked at.
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "not a url")
+    monkeypatch.setenv("HF_TOKEN", "two\nlines")
     assert paceline.open(f"s3://{store.bucket}/md.xtc").n_frames == 10
     assert paceline.open(f"{store.address}/{store.bucket}/md.xtc").n_frames == 10
 

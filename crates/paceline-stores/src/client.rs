@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::list::PaginatedListStore;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
@@ -88,7 +88,13 @@ pub(crate) fn connect(address: &Address) -> Result<Client> {
         path: address.path().to_owned(),
         what,
     };
-    let set = variables_of(address.scheme).map_err(refused)?;
+    let set = match address.scheme {
+        Scheme::S3 => variables_of(&["AWS_"], is_key::<AmazonS3ConfigKey>),
+        Scheme::Gs => variables_of(&["GOOGLE_"], is_key::<GoogleConfigKey>),
+        Scheme::Az => variables_of(&["AZURE_", "IDENTITY_"], is_key::<AzureConfigKey>),
+        Scheme::Http | Scheme::Https => variables_of(&[], |_| false),
+    };
+    let set = set.map_err(refused)?;
     let error = match build(address, &set).map_err(refused)? {
         Ok(client) => return Ok(client),
         Err(error) => error.to_string(),
@@ -110,6 +116,10 @@ pub(crate) fn connect(address: &Address) -> Result<Client> {
         None if reason.contains("Account must be") => "set AZURE_STORAGE_ACCOUNT_NAME".into(),
         None => format!("the store cannot be used: {reason}"),
     }))
+}
+
+fn is_key<K: FromStr>(name: &str) -> bool {
+    name.parse::<K>().is_ok()
 }
 
 /// Create a client with the values of environment variables. The outer error is a reason that names

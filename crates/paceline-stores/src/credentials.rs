@@ -8,8 +8,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::address::Scheme;
-
 /// Environment variable: time for which a failing request is repeated, s.
 pub(crate) const RETRY_SECONDS: &str = "PACELINE_RETRY_SECONDS";
 
@@ -70,27 +68,23 @@ pub(crate) fn settings() -> u64 {
     hasher.finish()
 }
 
-/// Return the environment variables of a kind of store that are set, and not empty.
+/// Return the environment variables that a client of a store uses, and those of all clients, if they
+/// are not empty. `is_known` tells the names of the former in small letters.
 ///
 /// # Errors
 /// A sentence about a variable whose value cannot be used.
-pub(crate) fn variables_of(scheme: Scheme) -> Result<Vec<(String, String)>, String> {
-    let prefix = match scheme {
-        Scheme::S3 => "AWS_",
-        Scheme::Gs => "GOOGLE_",
-        Scheme::Az => "AZURE_",
-        Scheme::Http | Scheme::Https => "HF_",
-    };
+pub(crate) fn variables_of(
+    prefixes: &[&str],
+    is_known: impl Fn(&str) -> bool,
+) -> Result<Vec<(String, String)>, String> {
     let mut found = Vec::new();
     for (name, value) in env::vars_os() {
         let Ok(name) = name.into_string() else {
             continue;
         };
-        let is_own = name.starts_with(prefix)
-            || (scheme == Scheme::Az && name.starts_with("IDENTITY_"))
-            || name == RETRY_SECONDS
-            || is_proxy(&name);
-        if value.is_empty() || !is_own {
+        let is_own = prefixes.iter().any(|prefix| name.starts_with(prefix))
+            && (name.starts_with("IDENTITY_") || is_known(&name.to_ascii_lowercase()));
+        if value.is_empty() || !(is_own || name == RETRY_SECONDS || is_proxy(&name)) {
             continue;
         }
         match value.into_string() {
