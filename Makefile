@@ -20,6 +20,8 @@ OPEN_MPI := $(if $(filter Windows_NT,$(OS)),,$(VENV)/open-mpi/bin/mpirun)
 SEED ?= $(shell date +%Y%m%d)
 # Files of the page "How do I …?", without what the package needs to run.
 TRAJECTORIES := prolif>=2.0
+# Server of objects that checks signatures; it has wheels for few systems, and one test uses it.
+STORE := hadro>=0.7
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) -rfEs --durations=15
 # Targets that run all tests in Python, so that `check` beside them runs none of these.
 ALL_PYTHON := test test-python test-all
@@ -307,6 +309,7 @@ $(BIN)/python:
 $(VENV)/built: $(BUILD_INPUTS) | cargo $(BIN)/python
 	$(QUICK_INSTALL) --editable '.[check,test]' $(OR_SAY)
 	$(PIP) --no-deps '$(TRAJECTORIES)' $(OR_SAY)
+	$(PIP) --only-binary :all: '$(STORE)' || echo "the test with $(STORE) is skipped" >&2
 	@touch $@ $(VENV)/with-demo
 
 # The same compiled as for a release, with what benchmarks need; other installations undo it.
