@@ -391,8 +391,7 @@ def test_silence_within_a_stream():
     server = ImdServer.of(made_frames(2, N), end="silent")
     with server, ImdStream(server.address, n_atoms=N, timeout=PATIENCE) as stream:
         assert [stream.read_frame().step, stream.read_frame().step] == [0, 10]
-        stream._socket.settimeout(0.01)
-        stream._timeout = 0.01
+        stream.set_timeout(0.01)
         with pytest.raises(ReadError, match=r"frame 2, byte \d+: nothing came within 0\.01 s"):
             stream.read_frame()
 
@@ -459,6 +458,24 @@ def test_pause_and_resume(version):
     pause, resume = imd_server.PAUSE, imd_server.RESUME
     expected = [pause, pause] if version == 2 else [pause, resume]
     assert server.received == [imd_server.GO, *expected, imd_server.DISCONNECT]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_no_pause_remains_when_a_client_leaves(version):
+    server = ImdServer.of(made_frames(3, N, version=version), version=version, end="silent")
+    with server:
+        with ImdStream(server.address, n_atoms=N, timeout=PATIENCE) as stream:
+            stream.read_frame()
+            stream.pause()
+            assert server.paused.wait(PATIENCE)
+        assert server.left.wait(PATIENCE)
+    assert server.received == [
+        imd_server.GO,
+        imd_server.PAUSE,
+        imd_server.PAUSE if version == 2 else imd_server.RESUME,
+        imd_server.DISCONNECT,
+    ]
+    assert not server.paused.is_set()
 
 
 def test_no_timeout_during_a_pause():

@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -18,7 +20,7 @@ import numpy as np
 import pytest
 from helpers.analyses import ANALYSES
 from helpers.growing import Growing
-from helpers.imd_server import KILL, Frame, ImdServer, handshake, made_frames
+from helpers.imd_server import DISCONNECT, GO, KILL, Frame, ImdServer, handshake, made_frames
 from helpers.scans import PathLength
 from helpers.waiting import PATIENCE
 from MDAnalysis.transformations import translate
@@ -35,6 +37,7 @@ from paceline.errors import (
     FileChangedError,
     MissingDataError,
     PacelineWarning,
+    ReadError,
     SelectionError,
     UnsupportedError,
 )
@@ -44,6 +47,8 @@ from paceline.transform import center, nojump
 #: Numbers of frames after each of which the analyses are run: within a leaf of 16 frames, at its
 #: end, after it, and some leaves later.
 LENGTHS = (1, 5, 16, 17, 50, 98)
+#: Number of atoms of adenylate kinase.
+N_ATOMS = 3341
 
 
 @pytest.fixture
@@ -1084,6 +1089,110 @@ def test_half_written_frames_are_awaited_in_each_format(ending, tmp_path):
     assert (first < seen[-1], seen[-1]) == (True, 6)
     found = np.array([frame.positions for frame in grows])
     assert np.array_equal(found, [frame.positions for frame in paceline.open(path)])
+
+
+@pytest.mark.parametrize("how", ["command", "live"])
+def test_a_silent_stream_ends_after_a_given_time(sent, adk, tmp_path, run, how):
+    with ImdServer.of(sent[:5], end="silent") as server:
+        if how == "command":
+            table = tmp_path / "rmsd.csv"
+            command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o", table]
+            status, _, err = run(*command, "--every", "10ms", "--idle", "0.2s")
+            assert status == 1
+        else:
+            rmsd = RMSD(paceline.Universe(adk.topology, server.address).select_atoms("name CA"))
+            with pytest.raises(ReadError) as caught:
+                list(paceline.live(rmsd, every=0.01, idle=0.2))
+            err = str(caught.value)
+            assert len(rmsd.results.rmsd) == 5
+    assert "nothing came within 0.2 s" in err
+    assert "--idle" in err
+
+
+def test_a_stream_without_a_file_is_named_by_its_address(sent, adk, tmp_path, run_with_answer):
+    table = tmp_path / "rmsd.csv"
+    with ImdServer.of(sent[:5]) as server:
+        command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o", table]
+        status, _, err = run_with_answer(*command, "--every", "10ms")
+    assert status == 0
+    assert f"paceline: read {server.address}: 5 frames" in err
+    assert f"# trajectory: {server.address}\n" in table.read_text()
+    assert "stream.trr" not in err + table.read_text()
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_analyses_of_mdanalysis_are_not_followed(adk, as_list):
+    universe = paceline.Universe(*adk)
+    theirs = MDAnalysis.analysis.rms.RMSD(universe.select_atoms("name CA"))
+    with pytest.raises(UnsupportedError, match=r"RMSD is an MDAnalysis .* run it when the simul"):
+        paceline.live([theirs] if as_list else theirs)
+    with pytest.raises(TypeError, match="expected an analysis of paceline"):
+        paceline.live(universe)
+
+
+def test_unknown_options_of_a_stream_are_refused(adk):
+    # Nothing listens on this port: a connection would be another error.
+    address = "imd://127.0.0.1:1"
+    with pytest.raises(UnsupportedError, match=r"unknown option foo=: a stream has units=, dt="):
+        paceline.Universe(adk.topology, address, foo=3)
+    with pytest.raises(UnsupportedError, match=r"cache= applies to files"):
+        paceline.Universe(adk.topology, address, cache="/tmp")
+    with pytest.raises(ReadError, match="no engine listens"):
+        paceline.Universe(adk.topology, address, force_chainids_to_segids=True)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_command_that_is_refused_says_goodbye(adk, version, tmp_path):
+    frames = made_frames(50, N_ATOMS, version=version, fields="p")
+    with ImdServer.of(frames, version=version) as server:
+        command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o", "rmsd.csv"]
+        kept = ["--tee", "run.trr", "--tee-atoms", "name XX", "--dt", "1ps"]
+        ended = subprocess.run(
+            [sys.executable, "-m", "paceline", *command, *kept],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert server.left.wait(PATIENCE)
+    assert ended.returncode == 2, ended.stderr
+    assert "tee_atoms" in ended.stderr.replace("--tee-atoms", "tee_atoms")
+    assert server.received == [GO, DISCONNECT]
+    assert not server.paused.is_set()
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("[rmsd]\nselect = 'name CA'\n[gyration]\nselect = 'name XX'\n", "name XX"),
+        ("[rmsd]\nselect = 'name CA'\n[dssp]\nselect = 'name CA'\n", "dssp"),
+        ("[gyration]\nselekt = 'name CA'\n", "selekt"),
+    ],
+)
+def test_a_battery_is_refused_before_it_connects(adk, tmp_path, run, file, message):
+    battery = tmp_path / "battery.toml"
+    battery.write_text(file)
+    with ImdServer.of([Frame(positions=np.zeros((N_ATOMS, 3), np.float32))]) as server:
+        status, _, err = run(
+            "run", battery, adk.topology, server.address, "-o", tmp_path / "results"
+        )
+        assert server.received == []
+    assert status == 2
+    assert message in err
+    # Nothing listens on this port: a connection is another error.
+    battery.write_text("[rmsd]\nselect = 'name CA'\n[gyration]\nselect = 'name CA'\n")
+    status, _, err = run(
+        "run", battery, adk.topology, "imd://127.0.0.1:1", "-o", tmp_path / "results"
+    )
+    assert "no engine listens" in err
+
+
+@pytest.mark.parametrize("command", ["rmsd", "gyration", "rmsf"])
+def test_an_empty_selection_is_refused_before_a_command_connects(adk, run, command):
+    status, _, err = run(command, adk.topology, "imd://127.0.0.1:1", "--select", "name XX")
+    assert status == 2
+    assert "no atoms match 'name XX'" in err
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from paceline.errors import MissingDataError, ReadError, UnsupportedError, quiet
 from paceline.performance.number_format import many
 from paceline.timing import Timings
 from paceline.trajectory.growth import (
+    IDLE_SECONDS,
     Feed,
     FollowedFile,
     FollowedStream,
@@ -293,7 +294,7 @@ class GrowingRun(Generic[State]):
         self._kept = Continuation()
         self._begun = time.monotonic()
 
-    def open_feed(self, idle: float, options: TeeOptions) -> Feed:
+    def open_feed(self, idle: float | None, options: TeeOptions) -> Feed:
         """Begin to follow the file, or to write the stream to a file that is followed."""
         universe = self._universe
         stream = universe.trajectory
@@ -307,7 +308,10 @@ class GrowingRun(Generic[State]):
                 if options.get(name) is not None:
                     text = f"{stream.filename}: {name}= applies to streams (imd://), not to files"
                     raise UnsupportedError(text)
-            return FollowedFile(growable(stream).chain.files[-1].path, idle)
+            last = growable(stream).chain.files[-1].path
+            return FollowedFile(last, IDLE_SECONDS if idle is None else idle)
+        if idle is not None:
+            stream.set_timeout(positive_number("idle", idle))
         needed = {field for one in self._all.values() for field in one.fields}
         if lacking := sorted(needed.difference(stream.fields)):
             raise MissingDataError(
@@ -321,8 +325,10 @@ class GrowingRun(Generic[State]):
         shown = Path(TEMPORARY if stream.tee_path is None else stream.tee_path).suffix
         ending = shown if path is None else Path(path).suffix
         kept = _kept_frames(universe, path, options)
+        came_from = {}
         if path is None or kept is not None:
             path = _temporary_file(universe, ending)
+            came_from = {"came_from": stream.filename}
         if ending != shown:
             warn(
                 f"{stream.filename}: numbers that analyses took from the first frame are those of "
@@ -334,7 +340,7 @@ class GrowingRun(Generic[State]):
         try:
             if not feed.wait(FIRST_SECONDS):
                 raise feed.error or ReadError(f"{stream.filename}: no frame could be written")
-            universe.load_new(feed.path)  # type: ignore[attr-defined]
+            universe.load_new(feed.path, **came_from)  # type: ignore[attr-defined]
         except BaseException:
             feed.close()
             raise

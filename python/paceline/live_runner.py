@@ -100,7 +100,7 @@ def live(
     analyses: Analysis | Sequence[Analysis] | Work,
     *,
     every: float = 5.0,
-    idle: float = 60.0,
+    idle: float | None = None,
     stop: int | None = None,
     stop_when: str | Callable[[Update], str | None] | None = None,
     tee: str | os.PathLike | None = None,
@@ -123,8 +123,10 @@ def live(
         Analyses of one Universe, whose trajectory is a file in one of paceline's formats.
     every : float
         Minimum time between two updates, s.
-    idle : float
-        Time without a new frame after which the trajectory is complete, s.
+    idle : float, optional
+        Time without a new frame after which the trajectory is complete, s; by default 60. For a
+        stream, the time without a byte after which the simulation is taken to hang, which is an
+        error; by default the `timeout` with which the Universe was opened.
     stop : int, optional
         Number of frames after which the trajectory is not followed any more.
     stop_when : str or callable, optional
@@ -180,7 +182,7 @@ def live(
     >>> n_frames, rmsd.results.rmsd.shape, update.ended
     (98, (98, 3), 'it has not grown for 0.1 s')
     """
-    work = ListedAnalyses(analyses) if isinstance(analyses, Analysis | Sequence) else analyses
+    work = analyses if isinstance(analyses, Work) else ListedAnalyses(analyses)
     if isinstance(stop_when, str):
         from paceline.analysis.stop_conditions import StopConditions  # other runs do not need it
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, runtime_checkable
 
 import numpy as np
 
@@ -271,6 +271,7 @@ def run(
     return analyses
 
 
+@runtime_checkable
 class Work(Protocol):
     """Analyses of one trajectory that can be run while it grows."""
 
@@ -293,7 +294,13 @@ class ListedAnalyses:
     """List of analyses of one trajectory that grows."""
 
     def __init__(self, given: object):
-        every = analyses_of(given)
+        theirs, every = _separate_mdanalysis(given)
+        if theirs:
+            raise UnsupportedError(
+                f"{type(theirs[0]).__name__} is an MDAnalysis analysis, which needs all frames: "
+                "run it when the simulation has ended, over its file, or over that in which a "
+                "stream is kept, tee="
+            )
         self.universe = every[0].atomgroup.universe
         if any(one.atomgroup.universe is not self.universe for one in every):
             raise UnsupportedError(
@@ -327,7 +334,7 @@ def follow(
     state: "type[State]",
     *,
     every: float = 5.0,
-    idle: float = 60.0,
+    idle: float | None = None,
     stop_when: "Callable[[State], str | None] | None" = None,
     **options: Unpack[RunOptions],
 ) -> "tuple[Generator[State], Feed]":
@@ -383,17 +390,11 @@ def run_stream(work: Work, **options: Unpack[RunOptions]) -> None:
 
 
 def _reads_stream(given: Sequence[Analysis], theirs: Sequence[object]) -> bool:
-    """Return True if the run needs a stream; raise `UnsupportedError` for MDAnalysis's analyses."""
+    """Return True if the run needs a stream."""
     trajectories = [one.atomgroup.universe.trajectory for one in given]
     trajectories += [attribute_of(one, "_trajectory") for one in theirs]
     names = [attribute_of(one, "filename") for one in trajectories]
-    streams = [name for name in names if is_stream(name)]
-    if streams and theirs:
-        raise UnsupportedError(
-            f"{streams[0]}: {type(theirs[0]).__name__} is an MDAnalysis analysis, which needs all "
-            "frames: run it separately, over a file, such as that in which the stream is kept, tee="
-        )
-    return bool(streams)
+    return any(map(is_stream, names))
 
 
 def _check_without_stream(given: Sequence[Analysis], stream: TeeOptions) -> None:

@@ -15,7 +15,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.rms import table_of_rmsf
 from paceline.analysis.structures import write_structures
 from paceline.analysis.values_on_structure import StructureValues
-from paceline.contract.atoms import Atoms, System
+from paceline.contract.atoms import Atoms, System, trajectory_name
 from paceline.contract.declaration import MASS, REF, Declaration
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
@@ -205,7 +205,7 @@ class AlignTraj(AnalysisBase):
             "select": self.select,
             "file": self.filename,
             "weights": self.weights if isinstance(self.weights, str | None) else "given",
-            "reference": f"{self.ref_atoms.universe.trajectory.filename}",
+            "reference": trajectory_name(self.ref_atoms.universe),
         }
 
     def run(
@@ -437,7 +437,7 @@ class AverageStructure(AnalysisBase):
             "select": self.select,
             "atoms": describe_atoms(self.atomgroup),
             "weights": self.weights if isinstance(self.weights, str | None) else "given",
-            "reference": f"{self.ref_atoms.universe.trajectory.filename}",
+            "reference": trajectory_name(self.ref_atoms.universe),
             "ref_frame": self.ref_frame,
         }
 

@@ -22,7 +22,7 @@ from paceline.analysis.results import Results, further_results
 from paceline.analysis.saved_tables import METADATA
 from paceline.analysis.table_verdicts import verdicts_of
 from paceline.contract.analysis import is_updated
-from paceline.contract.atoms import System, attribute_of
+from paceline.contract.atoms import NoFramesYet, System, attribute_of, offline
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.plan import choose_frames
 from paceline.errors import PacelineError, UnsupportedError, kept_warnings, warn
@@ -108,18 +108,36 @@ class Battery:
         self.universe = universe
         self.analyses: dict[str, AnalysisBase] = {}
         self.left_out: dict[str, str] = {}
-        self._warned: list[str] = [*(attribute_of(universe, "opening_warnings") or [])]
+        self._warned: list[str] = []
+        later: list[str] = []
+
+        def make(name: str) -> None:
+            try:
+                made = make_analysis(name, descriptions[name], universe)
+                if optional:
+                    made.check_atoms()
+                self.analyses[name] = made
+            except NoFramesYet:
+                later.append(name)
+            except (NoDataError, PacelineError, IndexError, ValueError) as error:
+                if not optional:
+                    raise
+                self.left_out[name] = str(error)
+
         with kept_warnings(self._warned):
-            for name, description in descriptions.items():
-                try:
-                    made = make_analysis(name, description, universe)
-                    if optional:
-                        made.check_atoms()
-                    self.analyses[name] = made
-                except (NoDataError, PacelineError, IndexError, ValueError) as error:
-                    if not optional:
-                        raise
-                    self.left_out[name] = str(error)
+            # What the topology alone refuses is refused before a simulation is disturbed.
+            with offline(universe):
+                for name in descriptions:
+                    make(name)
+            if later:
+                universe.trajectory  # noqa: B018  # an error of the connection is one of the battery
+            for name in later:
+                make(name)
+        opening = attribute_of(universe, "opening_warnings") or []
+        self._warned = [*dict.fromkeys([*opening, *self._warned])]
+        self.analyses = {
+            name: self.analyses[name] for name in descriptions if name in self.analyses
+        }
         self.warnings = [*self._warned]
         reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()]
         if not self.analyses:

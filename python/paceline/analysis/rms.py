@@ -13,7 +13,7 @@ from paceline.analysis.function_errors import WithParts, errors_of_run, in_parts
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, telling_columns, title_of_band
-from paceline.contract.atoms import Atoms, System, attribute_of
+from paceline.contract.atoms import Atoms, System, attribute_of, trajectory_name
 from paceline.contract.declaration import REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
@@ -228,7 +228,7 @@ class RMSD(AnalysisBase):
             "atoms": describe_atoms(self.atomgroup),
             "groupselections": self.groupselections or "none",
             "weights": self.weights if isinstance(self.weights, str | None) else "given",
-            "reference": f"{self._pairs[0][1].universe.trajectory.filename}",
+            "reference": trajectory_name(self._pairs[0][1].universe),
             "ref_frame": self.ref_frame,
             "superposition": self.superposition,
         }

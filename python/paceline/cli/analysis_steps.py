@@ -143,7 +143,7 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
         # MDAnalysis reports a missing file of unknown extension as an unknown format.
         if is_stream(path):
             args.follow = True
-            options["tee"] = args.tee
+            options |= {"tee": args.tee, "timeout": args.idle}
         elif not (is_address(path) or glob.has_magic(str(path)) or os.path.exists(path)):
             if path in args.trajectory and vars(args).get("follow"):
                 continue
@@ -156,8 +156,16 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
         check_names(args.stop_when, args.analysis_names)
     if vars(args).get("follow") and args.trajectory and not is_stream(args.trajectory[-1]):
         wait_for_frame(args.trajectory[-1], args.idle, say)
-    universe = GroupUniverse(args.topology, *args.trajectory, **chain_options(args), **options)
-    if args.dt is not None and type(universe.trajectory).__name__ == "DumpReader":
+    options |= chain_options(args)
+    # Guessed bonds need positions.
+    late = [*map(is_stream, args.trajectory)] == [True] and "guess_bonds" not in options
+    if late:
+        of_topology = {key: options[key] for key in ("external", "group") if key in options}
+        universe = GroupUniverse(args.topology, **of_topology)
+        universe.connect_later(args.trajectory[0], **options)
+    else:
+        universe = GroupUniverse(args.topology, *args.trajectory, **options)
+    if not late and args.dt is not None and type(universe.trajectory).__name__ == "DumpReader":
         raise UnsupportedError(
             f"{universe.trajectory.filename}: MDAnalysis reads this file and uses --dt as the "
             "time between steps; unpack the file, so that paceline can read it"

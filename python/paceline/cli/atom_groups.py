@@ -5,6 +5,7 @@ import inspect
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from paceline._util.arguments import check_selection
 from paceline._util.choices import MARTINI_WATERS
-from paceline.contract.atoms import Atoms, has_attribute
+from paceline.contract.atoms import Atoms, NoFramesYet, has_attribute
 from paceline.errors import DamagedFileError, SelectionError, warn
 from paceline.transform.bond_lists import add_bonds_to_select
 from paceline.universe import Universe
@@ -164,6 +165,39 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
 
     _index: IndexFile | None = None
     _residues: list[str] | None = None
+    #: Address and options of a stream that is not connected yet.
+    _stream: tuple[str, dict[str, Any]] | None = None
+    _is_offline = False
+
+    def connect_later(self, address: str, **options: object) -> None:
+        """Connect to a stream when a frame is first needed.
+
+        What the topology alone decides is then refused before the simulation notices a client.
+        """
+        self._stream = address, options
+
+    @property
+    def trajectory(self) -> Any:
+        """Trajectory of the atoms; a stream is connected now."""
+        if self._stream is not None:
+            if self._is_offline:
+                raise NoFramesYet
+            (address, options), self._stream = self._stream, None
+            self.load_new(address, **options)
+        return super().trajectory
+
+    @trajectory.setter
+    def trajectory(self, reader: object) -> None:
+        MDAnalysis.Universe.trajectory.fset(self, reader)
+
+    @contextmanager
+    def offline(self) -> Iterator[None]:
+        """Raise `NoFramesYet` if a frame of a stream is needed that is not connected yet."""
+        before, self._is_offline = self._is_offline, True
+        try:
+            yield
+        finally:
+            self._is_offline = before
 
     def use_index_file(self, index: IndexFile | None) -> None:
         """Use the groups of an index file instead of the default groups."""

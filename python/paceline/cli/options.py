@@ -377,7 +377,8 @@ def add_checkpoint_argument(parser: CommandParser) -> None:
         type=seconds,
         default=60.0,
         metavar="TIME",
-        help="time without a new frame after which the trajectory is complete [60s]",
+        help="time without a new frame after which the trajectory is complete; of a stream, "
+        "time without a byte after which the simulation is taken to hang [60s]",
     )
     add(
         "--tee",

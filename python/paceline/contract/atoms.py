@@ -5,8 +5,9 @@ only `atoms`, `indices` and `universe`.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import compress
-from typing import Any, Protocol, overload
+from typing import Any, Protocol, overload, runtime_checkable
 
 import numpy as np
 
@@ -160,6 +161,23 @@ class System(Protocol):
         """Select atoms by selection texts."""
 
 
+class NoFramesYet(Exception):
+    """Signal: a frame is needed of a stream that is not connected yet."""
+
+
+@runtime_checkable
+class ConnectsLater(Protocol):
+    """Universe of a stream that is connected when a frame is first needed."""
+
+    def offline(self) -> AbstractContextManager[None]:
+        """Raise `NoFramesYet` if a frame is needed and the stream is not connected yet."""
+
+
+def offline(universe: object) -> AbstractContextManager[None]:
+    """Raise `NoFramesYet` if a frame is needed and its stream is not connected yet."""
+    return universe.offline() if isinstance(universe, ConnectsLater) else nullcontext()
+
+
 class Atoms(Protocol):
     """Atoms of a system: MDAnalysis's `AtomGroup`.
 
@@ -309,6 +327,12 @@ def attribute_of(atoms: object, name: str) -> Any:
     return getattr(atoms, name, None)
 
 
+def trajectory_name(system: System) -> str:
+    """Name of the trajectory's file; the address if a temporary file has frames of a stream."""
+    trajectory = system.trajectory
+    return f"{attribute_of(trajectory, 'came_from') or trajectory.filename}"
+
+
 def frames_shown(values: Sequence[object]) -> dict[int, int]:
     """Return the current frame of each system among values and in lists of them, by its id."""
     found: dict[int, int] = {}
@@ -316,7 +340,9 @@ def frames_shown(values: Sequence[object]) -> dict[int, int]:
         several = isinstance(value, list | tuple)
         for one in value if several else (value,):  # type: ignore[attr-defined]
             universe = attribute_of(one, "universe")
-            frame = attribute_of(attribute_of(universe, "trajectory"), "frame")
+            frame = None
+            with suppress(NoFramesYet), offline(universe):
+                frame = attribute_of(attribute_of(universe, "trajectory"), "frame")
             if frame is not None:
                 found[id(universe)] = int(frame)
     return found

@@ -116,6 +116,8 @@ class Reader(FormatAttributes, ReaderBase):
     chosen_by : str, optional
         Call that chose the atoms to load, for messages. In this case, the topology describes all
         atoms.
+    came_from : str, optional
+        Address of the stream whose frames a temporary file contains: results name this address.
     **kwargs
         `time_offset`, a time added to all times, ps.
 
@@ -164,6 +166,7 @@ class Reader(FormatAttributes, ReaderBase):
         opener: Callable[..., list[TrajectoryFile]] = open_files,
         external: bool = False,
         chosen_by: str | None = None,
+        came_from: str | None = None,
         cache: str | os.PathLike | None = None,
         cache_size: int | str | None = None,
         **kwargs: Any,
@@ -217,6 +220,7 @@ class Reader(FormatAttributes, ReaderBase):
             cache=Cache.of(cache, cache_size),
         )
         self.t_init = time.perf_counter() - begun
+        self.came_from = came_from
         # An attribute of the instance, not of the class: see the module's docstring.
         self.format = _format_of(self.chain) if len(self.filenames) == 1 else "CHAIN"
         self.loaded = None

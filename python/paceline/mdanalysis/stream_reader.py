@@ -17,8 +17,13 @@ from paceline.trajectory.imd import ImdStream
 from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
 from paceline.trajectory.tee import TEMPORARY, GrowingFile, KeptFrames, Tee, growing_format
 
-#: Options of paceline's reader of files that a stream lacks. Others are those of the topology.
-_OF_FILES = ("atoms", "cache", "continuous", "group", "sub")
+#: Options of paceline's reader of files that a stream lacks.
+_OF_FILES = ("atoms", "cache", "cache_size", "continuous", "dataset", "group", "sub")
+#: Further options that a Universe passes to its reader: of MDAnalysis's, and of its topologies.
+_OF_TOPOLOGIES = (
+    *("format", "atom_style", "external", "force_chainids_to_segids", "include_dir"),
+    *("infer_system", "tpr_resid_from_one"),
+)
 
 
 class StreamReader(MemoryReader):
@@ -69,6 +74,11 @@ class StreamReader(MemoryReader):
         for name in _OF_FILES:
             if kwargs.get(name):
                 raise UnsupportedError(f"{filename}: {name}= applies to files, not to a stream")
+        if unknown := sorted(kwargs.keys() - {*_OF_FILES, *_OF_TOPOLOGIES}):
+            raise UnsupportedError(
+                f"{filename}: unknown option {unknown[0]}=: a stream has units=, dt=, tee=, "
+                "timeout= and wait="
+            )
         if tee is not None:
             growing_format(tee)  # the error names this file, not the temporary one of `_as_stored`
         self.stream = ImdStream(filename, n_atoms=n_atoms, units=units, timeout=timeout, wait=wait)
@@ -141,6 +151,10 @@ class StreamReader(MemoryReader):
     def frames(self) -> Iterator[StreamFrame]:
         """Yield the first frame and all following ones, until the stream ends."""
         return chain([self.first], self.stream.frames())
+
+    def set_timeout(self, seconds: float) -> None:
+        """Set the time without a byte after which the simulation is taken to hang."""
+        self.stream.set_timeout(seconds)
 
     def pause(self) -> None:
         """Ask the simulation to wait."""

@@ -447,6 +447,8 @@ def _origin_of(universe: MDAnalysis.Universe) -> dict[str, object]:
     copied = attribute_of(universe, "_topology_file") or name
     if is_name(copied) and name != trajectory and (content := file_digest(copied)):
         found["topology sha256"] = content
+    if address := attribute_of(universe.trajectory, "came_from"):
+        found["trajectory"] = address
     return found
 
 

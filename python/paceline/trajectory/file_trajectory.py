@@ -831,9 +831,10 @@ class FileTrajectory(Trajectory):
 
     def provenance(self) -> dict[str, object]:
         """Return versions, files and fingerprints, for the provenance of results."""
+        files = ", ".join(file.path for file in self.chain.files)
         found = {
             **self._origin,
-            "trajectory": ", ".join(file.path for file in self.chain.files),
+            "trajectory": self._origin.get("trajectory", files),
             "fingerprint": ", ".join(file.fingerprint for file in self.chain.files),
         }
         if self._cell is not None:

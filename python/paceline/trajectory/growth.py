@@ -17,6 +17,8 @@ from paceline.trajectory.chain import Chain, hdf5_does_not_grow
 from paceline.trajectory.open import is_recognised, open_file
 from paceline.trajectory.tee import KeptFrames, Tee
 
+#: Time without a new frame after which a file is complete, s.
+IDLE_SECONDS = 60.0
 #: Time between two looks at a file, s: a look takes a few µs on a local disk.
 LOOK_SECONDS = 0.05
 #: Maximum time between two looks at a file that has not grown for long, s. On a file system of
@@ -171,6 +173,9 @@ class TeeSource(Protocol):
     @property
     def fields(self) -> Sequence[str]:
         """Fields of each frame."""
+
+    def set_timeout(self, seconds: float) -> None:
+        """Set the time without a byte after which the simulation is taken to hang."""
 
     def tee(
         self,

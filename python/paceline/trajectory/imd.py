@@ -216,6 +216,11 @@ class ImdStream:
                     f"{self.address}: cannot connect: {error.strerror or error}"
                 ) from error
 
+    def set_timeout(self, seconds: float | None) -> None:
+        """Set the maximum time in which the engine sends nothing, seconds."""
+        self._timeout = seconds
+        self._socket.settimeout(seconds)
+
     # Handshake.
 
     def _shake_hands(self) -> ImdSession:
@@ -496,6 +501,8 @@ class ImdStream:
         self._farewell.detach()
         try:
             if self.ended is None:
+                if self._paused:
+                    self.resume()  # the next client, or nobody, would have to end the pause
                 if leave_running:
                     # Without a client, LAMMPS crashes when it sends a frame: let it send none.
                     never = _header(Packet.RATE, 2**31 - 1)
@@ -573,9 +580,9 @@ class ImdStream:
             return (
                 f"{self.address}: {waited}: the simulation may not run yet, may have another "
                 "client (IMD serves one; paceline relay serves more), or another program has the "
-                "port"
+                f"port; {_PATIENCE}"
             )
-        return f"{self._place()}: {waited}: the simulation may hang; timeout= waits longer"
+        return f"{self._place()}: {waited}: the simulation may hang; {_PATIENCE}"
 
     # Messages.
 
@@ -597,6 +604,7 @@ class ImdStream:
 
 
 _KEPT = "the frames before it are complete"
+_PATIENCE = "timeout= (--idle) waits longer"
 
 
 def _drain(connection: socket.socket) -> None:
