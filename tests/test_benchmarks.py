@@ -19,7 +19,7 @@ from helpers.programs import needs_program
 from matplotlib.figure import Figure
 
 from benchmarks import __main__ as command
-from benchmarks import data, programs
+from benchmarks import bench_verdicts, data, programs
 from benchmarks.__main__ import NAMES, PREFIX
 from benchmarks.experiments.__main__ import chosen_of
 from benchmarks.experiments.__main__ import experiments as known_experiments
@@ -456,3 +456,25 @@ def test_tables_of_gromacs_are_read_with_all_their_sets(tmp_path):
     path = tmp_path / "out.xvg"
     path.write_text('# gmx msd\n@    s0 legend "first"\n0 1.5\n1 2.5\n&\n@type xy\n0 3\n1 4\n&\n')
     assert programs.xvg(path).tolist() == [[0.0, 1.5, 3.0], [1.0, 2.5, 4.0]]
+
+
+def test_verdicts_on_series_of_known_mean():
+    command = [sys.executable, "-m", "benchmarks", "verdicts", "--tiny"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for case in [*bench_verdicts.CASES, *bench_verdicts.TABLE_CASES, *bench_verdicts.REAL_CASES]:
+        assert str(getattr(case, "name", case)) in done.stdout
+    assert "cost of 10 series of 10,000 values: " in done.stdout
+    # A transition between two structures, and a random walk.
+    for name in ("adk_dims.dcd", "xyz_random_walk.xtc"):
+        verdict = rf"{name} of MDAnalysisTests: RMSD, \d+ frames: (drifting|.*is not installed)"
+        assert re.search(verdict, done.stdout)
+
+
+def test_other_estimators_of_the_inefficiency():
+    rng = np.random.default_rng(4)
+    series = bench_verdicts.autoregressive(rng, 10, 200_000, 1)[0]
+    correlations = bench_verdicts.autocorrelation(series)
+    expected = 1 + 2 / np.expm1(1 / 10)
+    assert bench_verdicts.by_monotone_sequence(correlations) == pytest.approx(expected, rel=0.1)
+    assert bench_verdicts.by_window(correlations) == pytest.approx(expected, rel=0.1)

@@ -1,5 +1,6 @@
 """Tests of verdicts on time series: known starts, states, angles, replicas, and unusual input."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from scipy.signal import lfilter
 
 import paceline
-from benchmarks.verdicts import TableCase, measure_tables
+from benchmarks.bench_verdicts import TableCase, measure_tables
 from paceline.analysis.convergence import latest_start
 from paceline.analysis.equilibration import averages, crossings_of_states
 from paceline.analysis.replica_diagnostics import effective_size, rank_normalised_r_hat
@@ -191,6 +192,14 @@ class TestOddInput:
         few = [reason for reason in found.reasons if "changed between two states" in reason]
         assert bool(few) is (0 < n_changes < 20)
 
+    @pytest.mark.parametrize("n", [20, 30, 100])
+    def test_the_first_frame_of_an_rmsd_is_no_state(self, n):
+        values = 2 + 0.3 * autoregressive(0.5, n)
+        values[0] = 0
+        found = paceline.convergence(values)
+        assert not any("two states" in reason for reason in found.reasons)
+        assert 1 <= found.equilibrated_from <= n / 4
+
     @pytest.mark.parametrize("first", [150, 400, 600, 800, 1200, 1600])
     def test_a_single_jump_is_no_equilibration(self, first):
         series = np.where(np.arange(N) < first, 8.0, 0.0) + 0.7 * autoregressive(3)
@@ -312,6 +321,27 @@ class TestStates:
         assert found.mean == pytest.approx(0.5, abs=0.05)
         assert found.n_values == 1500
 
+    def test_the_interval_of_a_rare_state_is_asymmetric(self):
+        states = (np.random.default_rng(3).random(500) < 0.02).astype(int)
+        found = paceline.convergence(states, kind="states")
+        low, high = found.interval
+        assert 0 < low < found.mean < high < 1
+        # Each limit is where the score test just accepts (Wilson 1927).
+        squares = [(found.mean - one) ** 2 / (one * (1 - one)) for one in (low, high)]
+        assert squares[0] == pytest.approx(squares[1])
+        rare = found.mean if found.mean < 0.5 else 1 - found.mean
+        assert (high - found.mean > found.mean - low) == (rare == found.mean)
+        columns = {"time (ps)": np.arange(500.0), "state": states}
+        table = Table(columns, "time (ps)", {"state": ""}, "")
+        (one,) = table_verdicts(table, kind="states").values()
+        assert one.mean_text == f"{found.mean:.3f} ({low:.3f} to {high:.3f})"
+
+    def test_the_interval_between_replicas_lies_between_0_and_1(self):
+        rng = np.random.default_rng(5)
+        states = np.concatenate([(rng.random(400) < rate).astype(int) for rate in (0.01, 0.05)])
+        found = paceline.convergence(states, replicas=np.repeat([0, 1], 400), kind="states")
+        assert 0 <= found.interval[0] < found.mean < found.interval[1] <= 1
+
 
 class TestReplicas:
     def make(self, means, time=5.0, lengths=None):
@@ -394,6 +424,23 @@ class TestReplicas:
         found = paceline.convergence(175 + 10 * values, replicas=labels, kind="angle")
         assert found.verdict == "sampled"
         assert found.mean == pytest.approx(175, abs=5) or found.mean == pytest.approx(-185, abs=5)
+
+    def test_labels_of_whole_numbers_have_no_decimals(self):
+        series = np.concatenate([autoregressive(5), autoregressive(5)])
+        found = paceline.convergence(series, replicas=np.repeat([1.0, 2.0], N))
+        assert "left out: replica 2 (a copy of replica 1)" in found.reasons
+
+    def test_the_effective_sizes_of_bulk_and_tails(self):
+        series = np.concatenate([autoregressive(5, seed=k) for k in range(4)])
+        found = paceline.convergence(series, replicas=np.repeat(np.arange(4), N))
+        expected = 4 * N / (1 + 2 / np.expm1(1 / 5))
+        assert found.bulk_size == pytest.approx(expected, rel=0.25)
+        assert 0.5 * expected < found.tail_size < 4 * N
+        # A replica of larger spread differs in the tails alone.
+        wide = np.where(np.arange(4 * N) < N, 4 * series, series)
+        other = paceline.convergence(wide, replicas=np.repeat(np.arange(4), N))
+        assert other.tail_size < 0.1 * other.bulk_size
+        assert np.isnan(paceline.convergence(series[:N]).bulk_size)
 
     def test_r_hat_and_size_are_those_of_the_definition(self):
         chains = np.array([autoregressive(3, 1000, seed) for seed in range(4)])
@@ -488,8 +535,10 @@ class TestTheCommand:
         assert "The system is not equilibrated: SASA drifts." in err
         self.run(tables[0], "--y", "Rg")
         out, err = capsys.readouterr()
-        assert "The system is equilibrated from " in err
-        assert err.rstrip().endswith(" on, and the mean of Rg is sampled.")
+        assert "paceline: The series Rg is equilibrated from " in err
+        assert err.rstrip().endswith(" on, and its mean is sampled.")
+        self.run(tables[0], "--y", "SASA")
+        assert "paceline: The series SASA drifts." in capsys.readouterr().err
 
     def test_it_knows_rmsd_alone(self, tables, tmp_path, capsys):
         path = tmp_path / "rmsd.xvg"
@@ -534,6 +583,33 @@ class TestTheCommand:
         assert "column 'fold' is text, which has no figure" in capsys.readouterr().err
         self.run(str(path), "--kind", "states", status=2)
         assert "expected names or whole numbers of states" in capsys.readouterr().err
+
+    def test_columns_of_text_get_a_hint(self, tmp_path, capsys):
+        path = tmp_path / "states.csv"
+        path.write_text("frame,fold\n" + "".join(f"{k},H\n" for k in range(30)), encoding="utf-8")
+        self.run(str(path), status=2)
+        assert f"{path}: 'fold' is text: --kind states assesses it" in capsys.readouterr().err
+        rows = "".join(f"{k},H,{k % 3}\n" for k in range(30))
+        path.write_text(f"frame,fold,d (Å)\n{rows}", encoding="utf-8")
+        self.run(str(path), "--y", "fold", status=2)
+        assert "--kind states" in capsys.readouterr().err
+        self.run(str(path))
+        assert f"{path}: 'fold' is text: --kind states assesses it" in capsys.readouterr().err
+
+    def test_the_row_of_a_time_that_is_out_of_order(self, tmp_path, capsys):
+        path = tmp_path / "mixed.csv"
+        times = [0, 1, 2, 3, 2.5, 4]
+        path.write_text("time (ps),d (Å)\n" + "".join(f"{t},{t}\n" for t in times))
+        self.run(str(path), status=2)
+        assert "row 5 has time (ps) 2.5 after 3: sort the rows" in capsys.readouterr().err
+
+    def test_populations_have_limits(self, tmp_path, capsys):
+        path = tmp_path / "states.csv"
+        rng = np.random.default_rng(2)
+        rows = "".join(f"{k},{rng.choice(['E', 'H'], p=[0.1, 0.9])}\n" for k in range(900))
+        path.write_text(f"frame,fold\n{rows}", encoding="utf-8")
+        self.run(str(path), "--kind", "states")
+        assert re.search(r"0\.\d+ \(0\.\d+ to 0\.\d+\)", capsys.readouterr().out)
 
     def test_series_that_the_figure_does_not_show(self, tmp_path, capsys):
         angles = tmp_path / "angles.csv"

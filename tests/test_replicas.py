@@ -118,7 +118,9 @@ def test_verdicts_on_replicas_are_on_the_page_in_tables_and_in_figures(tmp_path)
     replicas.save(tmp_path / "out")
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     first, second = (page.index(f"{group}: ") for group in groups)
-    assert page[first:].startswith("agree: The system is equilibrated from the first frame on, and")
+    assert page[first:].startswith(
+        "agree: The series radius of gyration is equilibrated from the first frame on, and its mean"
+    )
     assert re.match(r".*Replicas agree \(R̂ 1\.\d\d at most\)\.", page[first:second])
     assert "not shown to be sampled: radius of gyration. Replicas differ in" in page[second:]
     assert "Rg, differ, sampling" in page

@@ -161,6 +161,8 @@ def test_differences_are_welch_s():
     rng = np.random.default_rng(8)
     first, second = rng.normal(1, 1, (3, 500)), rng.normal(1, 4, (6, 500))
     found = difference_of_groups(mean_of_replicas(first), mean_of_replicas(second))
+    of_lists = difference_of_groups(list(first), list(second))
+    np.testing.assert_array_equal(of_lists.difference, found.difference)
     wanted = stats.ttest_ind(second, first, equal_var=False)
     low, high = wanted.confidence_interval(0.95)
     np.testing.assert_allclose(found.difference - found.interval, low)
@@ -225,3 +227,8 @@ def test_false_discoveries_are_limited():
     skewed = p_values[0] ** 3
     np.testing.assert_allclose(adjusted_p_values(skewed), stats.false_discovery_control(skewed))
     assert np.isnan(adjusted_p_values(np.full(3, np.nan))).all()
+
+
+def test_groups_of_other_shapes_are_refused():
+    with pytest.raises(ValueError, match=r"found \(\) and \(2,\): give one row per replica"):
+        difference_of_groups([1.0, 2.0], [[1.0, 2.0], [3.0, 4.0]])

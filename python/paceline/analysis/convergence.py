@@ -16,6 +16,7 @@ from paceline.analysis.series_verdict import (
     Convergence,
     Kind,
     assess_series,
+    interval_of_fraction,
     usable_rows,
 )
 from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, digits, mean_of_replicas
@@ -121,7 +122,7 @@ def convergence(
     parts = [(values[row], None if times is None else times[row]) for row in rows]
     # Each replica has a start of its own.
     n_series *= len(names)
-    return _assess_replicas([f"{name}" for name in names], parts, kind, precision, n_series)
+    return _assess_replicas([*map(_name, names)], parts, kind, precision, n_series)
 
 
 def latest_start(found: dict[str, Convergence]) -> tuple[int | None, str]:
@@ -233,9 +234,10 @@ def _in_state(values: np.ndarray, state: object) -> np.ndarray:
     return is_in
 
 
-def _name(state: object) -> str:
-    """Return the name of a state; whole numbers have no decimals."""
-    return f"{state:g}" if isinstance(state, float) else f"{state}"
+def _name(label: object) -> str:
+    """Return the name of a state or of a replica; whole numbers have no decimals."""
+    is_whole = isinstance(label, float) and label.is_integer()
+    return f"{label:.0f}" if is_whole else f"{label}"
 
 
 def _with_precision(found: Convergence, precision: float | None, unit: str) -> Convergence:
@@ -294,7 +296,11 @@ def _agreement(
 ) -> Convergence:
     """Judge the agreement of replicas by their starts, R̂, and the interval between their means."""
     # A single simulation has no agreement to judge.
-    from paceline.analysis.replica_diagnostics import effective_size, rank_normalised_r_hat
+    from paceline.analysis.replica_diagnostics import (
+        effective_size,
+        rank_normalised_r_hat,
+        tail_effective_size,
+    )
 
     series = [_production(parts[name][0], one) for name, one in found.items()]
     means = np.array([one.mean for one in found.values()])
@@ -353,6 +359,8 @@ def _agreement(
         max(one.length for one in found.values()),
         np.nan if start is None else found[last].equilibrated_at,
         r_hat,
+        size,
+        tail_effective_size(series),
     )
     return _with_precision(result, precision, "°" if kind == "angle" else "")
 
@@ -374,7 +382,8 @@ def _states_of_replicas(
         rank = GRADES.index(found.verdict), -float(np.nan_to_num(found.least_independent))
         if worst is None or rank > worst[:2]:
             reasons = (f"of {len(states)} states, {_name(state)} is sampled worst", *found.reasons)
-            worst = (*rank, replace(found, reasons=(*reasons, *notes)))
+            interval = interval_of_fraction(found.mean, found.half_width)
+            worst = (*rank, replace(found, interval=interval, reasons=(*reasons, *notes)))
     return assess_series(np.empty(0)) if worst is None else worst[2]
 
 

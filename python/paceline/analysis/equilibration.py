@@ -30,6 +30,8 @@ ENOUGH_CHANGES = 2 * ENOUGH
 #: Minimum time in the state before the last change, as a fraction of the series. Shorter ones are a
 #: start, such as the first frames of an RMSD from the first frame.
 LEAST_STAY = 0.05
+#: Minimum number of values in that state.
+LEAST_OF_STAY = 2
 #: Maximum fraction of the values before the last change that are between states. Of an exponential
 #: decay, about half of them are.
 MOST_BETWEEN = 0.25
@@ -113,7 +115,7 @@ def has_jumps(values: np.ndarray) -> bool:
     before = np.flatnonzero(sides == -sides[clear[-1]])
     last_change = clear[np.searchsorted(clear, before[-1]) + 1]
     between = int(np.count_nonzero(sides[:last_change] == 0))
-    is_long = len(before) >= LEAST_STAY * len(values)
+    is_long = len(before) >= max(LEAST_OF_STAY, LEAST_STAY * len(values))
     return is_long and between <= MOST_BETWEEN * int(last_change)
 
 

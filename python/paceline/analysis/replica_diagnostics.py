@@ -41,9 +41,31 @@ def effective_size(series: Sequence[np.ndarray]) -> float:
     True
     """
     halves = _split(series)
-    if halves is None or np.ptp(halves) == 0:
+    return np.nan if halves is None else _size_of_chains(_normalised(halves))
+
+
+def tail_effective_size(series: Sequence[np.ndarray]) -> float:
+    """Return the tail effective sample size: the smaller one of the 5 % and 95 % quantiles.
+
+    NaN if it is unknown, because replicas are too short, or too few values differ.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> 3000 < tail_effective_size(rng.standard_normal((4, 1000))) < 15_000
+    True
+    """
+    halves = _split(series)
+    if halves is None:
         return np.nan
-    chains = _normalised(halves)
+    limits = np.quantile(halves, (0.05, 0.95))
+    return min(_size_of_chains((halves <= limit).astype(np.float64)) for limit in limits)
+
+
+def _size_of_chains(chains: np.ndarray) -> float:
+    """Return the effective sample size of chains of equal length; NaN if all values are equal."""
+    if np.ptp(chains) == 0:
+        return np.nan
     n = chains.shape[1]
     deviations = chains - chains.mean(axis=1, keepdims=True)
     spectrum = np.abs(np.fft.rfft(deviations, 2 * n, axis=1)) ** 2

@@ -12,7 +12,7 @@ from paceline.analysis.equilibration import (
     has_jumps,
 )
 from paceline.analysis.mean_error import MeanError, error_of_mean
-from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, digits
+from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, digits, limits_of_fractions
 from paceline.performance.number_format import many
 
 Kind: TypeAlias = Literal["linear", "angle", "states"]
@@ -67,6 +67,9 @@ class Convergence:
         there is none.
     r_hat : float
         Rank-normalised split-R̂ of replicas; NaN for one simulation.
+    bulk_size, tail_size : float
+        Rank-normalised effective sample sizes of replicas, for the mean and for the 5 % and 95 %
+        quantiles (Vehtari et al. 2021); NaN for one simulation.
     """
 
     verdict: Verdict
@@ -83,6 +86,8 @@ class Convergence:
     length: float = np.nan
     equilibrated_at: float = np.nan
     r_hat: float = np.nan
+    bulk_size: float = np.nan
+    tail_size: float = np.nan
 
     @property
     def is_constant(self) -> bool:
@@ -144,7 +149,7 @@ def assess_series(
     found = Convergence(
         DRIFTING if start is None else SAMPLED,
         mean,
-        (mean - half, mean + half),
+        interval_of_fraction(mean, half) if kind == "states" else (mean - half, mean + half),
         centre,
         first,
         len(production),
@@ -176,6 +181,12 @@ def assess_series(
         needed_interval=(more[0], more[1]),
         reasons=(*doubts, *notes),
     )
+
+
+def interval_of_fraction(fraction: float, half: float) -> tuple[float, float]:
+    """Return the limits of the interval of a population; see `limits_of_fractions`."""
+    low, high = limits_of_fractions(np.array(fraction), np.array(half))
+    return float(low), float(high)
 
 
 def usable_rows(values: np.ndarray, times: np.ndarray | None) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Verdicts on the time series of tables, as text with units."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -57,6 +58,11 @@ class SeriesVerdict:
         half = self.found.half_width
         if not half > 0:
             return f"{digits(self.found.mean, 4)}{self.unit}"
+        if self.kind == "states":  # the limits are not at equal distances
+            low, high = self.found.interval
+            decimals = max(2, 1 - math.floor(math.log10(half)))
+            numbers = (f"{value:.{decimals}f}" for value in (self.found.mean, low, high))
+            return "{} ({} to {})".format(*numbers)
         return f"{with_error(self.found.mean, half)}{self.unit}"
 
     @property
@@ -229,6 +235,19 @@ def _in_order(table: Table) -> bool:
     return bool(np.all(np.diff(x[~np.isnan(x)]) > 0))
 
 
+def place_out_of_order(table: Table) -> str:
+    """Describe the first row whose time is not after that of the row before; empty if none is."""
+    x = np.asarray(table.columns[table.abscissa])
+    if x.dtype.kind not in "iuf":
+        return ""
+    rows = np.flatnonzero(~np.isnan(x.astype(np.float64)))
+    wrong = np.flatnonzero(np.diff(x[rows]) <= 0)
+    if not len(wrong):
+        return ""
+    row = rows[wrong[0] + 1]
+    return f"row {row + 1} has {table.abscissa} {x[row]:g} after {x[rows[wrong[0]]]:g}"
+
+
 def usual_verdicts(table: Table, titles: Sequence[str] | None = None) -> dict[str, SeriesVerdict]:
     """Assess the series that have means; none if there are very many."""
     titles = list(titles or table.y)
@@ -289,23 +308,27 @@ def _agreement(found: Mapping[str, SeriesVerdict]) -> str:
 
 
 def _answer(found: Mapping[str, SeriesVerdict]) -> str:
-    """State from when on the system is equilibrated, and which means are not sampled."""
+    """State from when on the system is equilibrated, and which means are not sampled.
+
+    Of one series, the answer names the series.
+    """
     start, last = latest_start({name: one.found for name, one in found.items()})
     grades: dict[str, list[str]] = {}
     for name, one in found.items():
         grades.setdefault(one.found.verdict, []).append(name)
     n_sampled = len(grades.get(SAMPLED, ()))
     if start is None:
-        begin = f"The system is not equilibrated: {joined(_few(grades[DRIFTING]))} " + (
-            "drifts" if len(grades[DRIFTING]) == 1 else "drift"
-        )
+        drift = "drifts" if len(grades[DRIFTING]) == 1 else "drift"
+        begin = f"{joined(_few(grades[DRIFTING]))} {drift}"
+        whole = "The system is not equilibrated:" if len(found) > 1 else "The series"
+        begin = f"{whole} {begin}"
     else:
         since = "the first frame" if start == 0 else found[last].start_text
         last_one = f" ({last} is last)" if start and len(found) > 1 else ""
+        if n_sampled == len(found) == 1:
+            return f"The series {last} is equilibrated from {since} on, and its mean is sampled."
         if n_sampled == len(found):
-            how = {1: f"the mean of {last} is", 2: "both means are"}.get(
-                n_sampled, f"all {n_sampled} means are"
-            )
+            how = "both means are" if n_sampled == 2 else f"all {n_sampled} means are"
             return f"The system is equilibrated from {since} on{last_one}, and {how} sampled."
         begin = f"No drift is seen from {since} on{last_one}"
     rest = grades.get(NOT_SHOWN, [])

@@ -317,7 +317,10 @@ class GroupDifference:
         return f"{with_error(float(self.difference), float(self.interval))} (95 %, Welch's t)"
 
 
-def difference_of_groups(first: ReplicaMean, second: ReplicaMean) -> GroupDifference:
+def difference_of_groups(
+    first: ReplicaMean | Sequence[float] | np.ndarray,
+    second: ReplicaMean | Sequence[float] | np.ndarray,
+) -> GroupDifference:
     r"""Estimate the difference of two groups of replicas, which may have unequal variances.
 
     $$\bar x_2 - \bar x_1 \pm t_\nu \sqrt{s_1^2 / n_1 + s_2^2 / n_2}$$
@@ -327,13 +330,19 @@ def difference_of_groups(first: ReplicaMean, second: ReplicaMean) -> GroupDiffer
 
     Parameters
     ----------
-    first, second : ReplicaMean
-        Means of equal shape.
+    first, second : ReplicaMean or numpy.ndarray of float64, shape (n_replicas, ...)
+        Means of the groups, or one value per replica as for `mean_of_replicas`; the means have
+        equal shapes.
 
     Returns
     -------
     GroupDifference
         Second group minus first group.
+
+    Raises
+    ------
+    ValueError
+        The means have different shapes.
 
     Examples
     --------
@@ -341,6 +350,14 @@ def difference_of_groups(first: ReplicaMean, second: ReplicaMean) -> GroupDiffer
     >>> print(difference_of_groups(wild_type, mutant))
     0.83 ± 0.41 (95 %, Welch's t)
     """
+    first, second = (
+        one if isinstance(one, ReplicaMean) else mean_of_replicas(one) for one in (first, second)
+    )
+    if np.shape(first.mean) != np.shape(second.mean):
+        raise ValueError(
+            f"expected two groups with means of one shape, found {np.shape(first.mean)} and "
+            f"{np.shape(second.mean)}: give one row per replica, shape (n_replicas, ...)"
+        )
     squares = first.error**2, second.error**2
     with np.errstate(invalid="ignore", divide="ignore"):
         free = sum(squares) ** 2 / (

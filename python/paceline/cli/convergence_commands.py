@@ -18,6 +18,7 @@ from paceline.cli.parser import CommandParser, Commands
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from paceline.analysis.saved_tables import SavedTable
     from paceline.analysis.table import Table
     from paceline.analysis.table_verdicts import SeriesVerdict
 
@@ -92,8 +93,7 @@ def run_convergence(args: argparse.Namespace) -> None:
             check_distinct(table, args.plot)
         check_figure_ending(args.plot, style=options.style)
         check_output(args.plot, overwrite=args.overwrite)
-    texts = args.kind == "states"
-    tables = {path: read_saved(path).in_time(args.y or (), texts=texts) for path in args.tables}
+    tables = {path: _series_of(read_saved(path), args) for path in args.tables}
     if args.plot is not None:
         _check_drawable([*tables.values()])
     found = _of_replicas(tables, args) if args.replicas else _of_each(tables, args)
@@ -108,6 +108,23 @@ def run_convergence(args: argparse.Namespace) -> None:
     if args.plot is not None:
         save_figure([*tables.values()], args.plot, options, overwrite=args.overwrite)
         say(f"wrote {args.plot}")
+
+
+def _series_of(saved: "SavedTable", args: argparse.Namespace) -> "Table":
+    """Return the series of a table; if columns of text are not asked for, tell how."""
+    from paceline.cli.answer import say
+
+    texts = [title for title, one in saved.arrays.items() if one.dtype.kind == "U"]
+    hint = f"{saved.path}: {texts[0]!r} is text: --kind states assesses it" if texts else ""
+    try:
+        table = saved.in_time(args.y or (), texts=args.kind == "states")
+    except UnsupportedError:
+        if not texts or args.kind == "states":
+            raise
+        raise UnsupportedError(hint) from None
+    if hint and not args.kind and not args.y:
+        say(hint)
+    return table
 
 
 def _check_drawable(tables: "Sequence[Table]") -> None:
@@ -139,7 +156,7 @@ def _of_each(
 
 
 def _verdicts(path: Path, table: "Table", args: argparse.Namespace) -> "list[SeriesVerdict]":
-    from paceline.analysis.table_verdicts import table_verdicts
+    from paceline.analysis.table_verdicts import place_out_of_order, table_verdicts
 
     found: list[SeriesVerdict] = []
     for panel in table.panels or [table]:
@@ -149,9 +166,11 @@ def _verdicts(path: Path, table: "Table", args: argparse.Namespace) -> "list[Ser
             raise UnsupportedError(f"{path}: {error}") from None
         found += some.values()
     if not found:
+        places = filter(None, map(place_out_of_order, table.panels or [table]))
+        where = next((f": {place}: sort the rows, or assess each part" for place in places), "")
         raise UnsupportedError(
             f"{path}: expected time series: a column of increasing times (or frames) and columns "
-            "of numbers"
+            f"of numbers{where}"
         )
     return found
 

@@ -259,6 +259,8 @@ class SampledSeries(TypedDict):
     reasons: list[str]
     length: float | None
     r_hat: float | None
+    bulk_size: Annotated[float | None, "rank-normalised effective size of replicas, for the mean"]
+    tail_size: Annotated[float | None, "the same for their 5 % and 95 % quantiles"]
 
 
 class NamedFinding(TypedDict):

@@ -1,33 +1,40 @@
-"""Measure verdicts on simulated series whose mean and start are known.
+"""Measure verdicts on series whose mean and start are known, beside other methods.
 
-    python -m benchmarks.verdicts                             # all cases, 2,000 series each
-    python -m benchmarks.verdicts states --repeats 200        # cases with this word in their name
-    python -m benchmarks.verdicts tables                      # tables of several series
-    python -m benchmarks.verdicts --markdown docs/tables/verdicts.txt
-    python -m benchmarks.verdicts --plot docs/images/convergence.svg    # three series, and no cases
+    python -m benchmarks verdicts                             # everything, 2,000 series a case
+    python -m benchmarks verdicts --tiny                      # a few series, in seconds
+    python -m benchmarks verdicts states --repeats 200        # cases with this word in their name
+    python -m benchmarks verdicts tables                      # tables of several series
+    python -m benchmarks verdicts trajectories                # verdicts on trajectories of packages
+    python -m benchmarks verdicts cost                        # time for long series
+    python -m benchmarks verdicts --markdown docs/tables/verdicts.txt
+    python -m benchmarks verdicts --plot docs/images/convergence.svg    # three series, and no cases
 
-For comparison, the table has the 95 % intervals by block averaging, and, where pymbar is
-installed, by its statistical inefficiency from its own start of the equilibrated part.
+For comparison, the table has the 95 % intervals by the widest of three estimators (initial monotone
+sequence, Sokal's window, blocking), by blocking alone, and, where they are installed, by pymbar and
+red, each from its own start of the equilibrated part.
 """
 
 import argparse
 import importlib.util
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 import paceline
 from benchmarks.coverage import autoregressive, two_states, with_slow_part
 from paceline.analysis.table import Table
-from paceline.analysis.table_verdicts import table_verdicts
+from paceline.analysis.table_verdicts import place_out_of_order, table_verdicts
 from paceline.analysis.uncertainty import mean_of_series
 
 #: Number of values of each series.
 N = 2000
+#: Number of series for the methods of other packages, which take long.
+N_OF_OTHERS = 200
 #: Half the width of a 95 % interval in standard errors.
 NORMAL = 1.96
 
@@ -154,8 +161,10 @@ def measure(case: Case, repeats: int, seed: int = 7) -> dict[str, float]:
         "drifting": np.mean([one.verdict == "drifting" for one in found]),
         "past half": (starts > N / 2).mean(),
         "start": np.nan,
+        "widest": np.nan,
         "blocks": np.nan,
         "pymbar": np.nan,
+        "red": np.nan,
         "ms": took,
     }
     if case.start is not None:
@@ -165,8 +174,11 @@ def measure(case: Case, repeats: int, seed: int = 7) -> dict[str, float]:
         errors = [mean_of_series(one).block_error for one in series]
         means = series.mean(axis=1)
         result["blocks"] = (np.abs(means) <= NORMAL * np.array(errors)).mean()
-        if importlib.util.find_spec("pymbar"):
-            result["pymbar"] = np.mean([_by_pymbar(one) for one in series[:200]])
+        parts = [one[start:] for one, start in zip(series, starts % N, strict=True)]
+        result["widest"] = np.mean([_by_the_widest(one) for one in parts])
+        for name, holds in {"pymbar": _by_pymbar, "red": _by_red}.items():
+            if importlib.util.find_spec(name):
+                result[name] = np.mean([holds(one) for one in series[:N_OF_OTHERS]])
     return result
 
 
@@ -175,13 +187,57 @@ def _turned(value: float) -> float:
     return (value + 180) % 360 - 180
 
 
+def _holds(series: np.ndarray, inefficiency: float) -> bool:
+    """Return whether the interval of an equilibrated series holds the mean 0."""
+    return abs(series.mean()) <= NORMAL * series.std() * np.sqrt(inefficiency / len(series))
+
+
+def _by_the_widest(series: np.ndarray) -> bool:
+    """Return whether the widest of three usual intervals holds the mean 0."""
+    correlations = autocorrelation(series)
+    of_blocks = len(series) * (mean_of_series(series).block_error / series.std()) ** 2
+    return _holds(
+        series, max(by_monotone_sequence(correlations), by_window(correlations), of_blocks)
+    )
+
+
+def autocorrelation(series: np.ndarray) -> np.ndarray:
+    """Return the autocorrelation of a series at all lags; 1 at lag 0."""
+    n = len(series)
+    spectrum = np.abs(np.fft.rfft(series - series.mean(), 2 * n)) ** 2
+    found = np.fft.irfft(spectrum)[:n]
+    return found / found[0]
+
+
+def by_monotone_sequence(correlations: np.ndarray) -> float:
+    """Return the inefficiency by the initial monotone sequence (Geyer 1992, Stat. Sci. 7, 473)."""
+    pairs = correlations[: len(correlations) // 2 * 2].reshape(-1, 2).sum(axis=1)
+    negative = np.flatnonzero(pairs < 0)
+    pairs = np.minimum.accumulate(pairs[: negative[0] if len(negative) else len(pairs)])
+    return max(1.0, -1 + 2 * float(pairs.sum()))
+
+
+def by_window(correlations: np.ndarray, factor: float = 5.0) -> float:
+    """Return the inefficiency from lags up to 5 correlation times (Sokal 1997)."""
+    times = 2 * np.cumsum(correlations) - 1
+    enough = np.flatnonzero(np.arange(len(times)) >= factor * times / 2)
+    return max(1.0, float(times[enough[0] if len(enough) else -1]))
+
+
 def _by_pymbar(series: np.ndarray) -> bool:
     """Return whether the interval by pymbar's start and inefficiency holds the mean 0."""
     from pymbar import timeseries
 
     start, inefficiency, _ = timeseries.detect_equilibration(series, nskip=20)
-    rest = series[start:]
-    return abs(rest.mean()) <= NORMAL * rest.std() * np.sqrt(inefficiency / len(rest))
+    return _holds(series[start:], inefficiency)
+
+
+def _by_red(series: np.ndarray) -> bool:
+    """Return whether the interval by red's start and inefficiency holds the mean 0."""
+    import red
+
+    start, inefficiency, _ = red.detect_equilibration_window(series)
+    return _holds(series[int(start) :], inefficiency)
 
 
 COLUMNS = {
@@ -190,9 +246,73 @@ COLUMNS = {
     "of sampled": "of these, intervals that hold it",
     "drifting": "drifting",
     "start": "start found",
+    "widest": "by the widest of three",
     "blocks": "by blocks",
     "pymbar": "by pymbar",
+    "red": "by red",
 }
+
+
+class RealCase(NamedTuple):
+    """Trajectory of an installed package, and the atoms whose motion is assessed."""
+
+    package: str
+    topology: str
+    trajectory: str
+    select: str
+
+    def __str__(self) -> str:
+        return f"trajectories: {Path(self.trajectory).name} of {self.package}"
+
+
+REAL_CASES = [
+    RealCase("MDAnalysisTests", "adk.psf", "adk_dims.dcd", "name CA"),
+    RealCase("MDAnalysisTests", "adk.psf", "adk_dims2.dcd", "name CA"),
+    RealCase("MDAnalysisTests", "adk.psf", "adk_gbis_tmd-fast1_NAMD.dcd", "name CA"),
+    RealCase("MDAnalysisTests", "adk_oplsaa.gro", "adk_oplsaa.xtc", "name CA"),
+    RealCase("MDAnalysisTests", "Amber/bala.prmtop", "Amber/bala.ncdf", "all"),
+    RealCase("MDAnalysisTests", "nmr_neopetrosiamide.pdb", "nmr_neopetrosiamide.pdb", "name CA"),
+    RealCase("MDAnalysisTests", "RANDOM_WALK_TOPO.pdb", "xyz_random_walk.xtc", "all"),
+    RealCase("MDAnalysisTests", "cu.h5md", "cu.h5md", "all"),
+    RealCase("prolif", "top.pdb", "traj.xtc", "protein and name CA"),
+    RealCase("prolif", "water_m2.pdb", "water_m2.xtc", "protein and name CA"),
+]
+
+
+def verdicts_on(case: RealCase) -> Iterator[str]:
+    """Yield the verdicts on RMSD and radius of gyration of a trajectory."""
+    from paceline.analysis.gyration import Gyration
+    from paceline.analysis.rms import RMSD
+
+    spec = importlib.util.find_spec(case.package)
+    if spec is None or spec.origin is None:
+        yield f"{case.package} is not installed"
+        return
+    folder = Path(spec.origin).parent / "data"
+    if not all((folder / name).exists() for name in (case.topology, case.trajectory)):
+        yield f"this version of {case.package} lacks the files"
+        return
+    universe = paceline.Universe(folder / case.topology, folder / case.trajectory)
+    atoms = universe.select_atoms(case.select)
+    analyses = [RMSD(atoms)]
+    if atoms.total_mass() > 0:
+        analyses.append(Gyration(atoms))
+    for one in paceline.run(analyses, progress=False):
+        table = one.results.table
+        found = table_verdicts(table)
+        for title in table.answering:
+            verdict = found.get(title) or f"no verdict: {place_out_of_order(table)}"
+            yield f"{type(one).__name__}, {one.n_frames} frames: {verdict}"
+
+
+def measure_cost(n_values: int, n_series: int = 10) -> float:
+    """Return the processor time for verdicts on long series, s."""
+    rng = np.random.default_rng(3)
+    series = autoregressive(rng, n_values / 1000, n_values, n_series)
+    begin = time.process_time()
+    for one in series:
+        paceline.convergence(one)
+    return time.process_time() - begin
 
 
 @dataclass(frozen=True)
@@ -277,29 +397,44 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="*", help="words of the names of cases (default: all)")
     parser.add_argument("--repeats", type=int, default=2000, help="series a case [%(default)s]")
+    parser.add_argument("--tiny", action="store_true", help="a few series of each case")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw series that mislead")
     args = parser.parse_args()
     if args.plot is not None:
         draw_misleading(args.plot)
         return
+    if args.tiny:
+        args.repeats = 2
+    for package in ("pymbar", "red"):
+        if not importlib.util.find_spec(package):
+            print(f"{package} is not installed: its column is empty")
+
+    def is_chosen(name: object) -> bool:
+        return not args.words or any(word in f"{name}" for word in args.words)
+
     lines = [
         f"| series | {' | '.join(COLUMNS.values())} |",
         f"| --- |{' ---: |' * len(COLUMNS)}",
     ]
     for case in CASES:
-        if args.words and not any(word in case.name for word in args.words):
+        if not is_chosen(case.name):
             continue
         found = measure(case, args.repeats)
         cells = ["–" if np.isnan(found[key]) else f"{found[key]:.1%}" for key in COLUMNS]
         lines.append(f"| {case.name} | {' | '.join(cells)} |")
         past = f"{found['past half']:.1%} start in the second half"
         print(f"{lines[-1]}  {past}, {found['ms']:.1f} ms a series", flush=True)
-    for of_table in TABLE_CASES:
-        if args.words and not any(word in f"{of_table}" for word in args.words):
-            continue
+    for of_table in filter(is_chosen, TABLE_CASES):
         together, alone = measure_tables(of_table, max(1, args.repeats // of_table.n_series))
         print(f"{of_table}: {together:.1%} with a drift, {alone:.1%} one by one", flush=True)
+    for real in filter(is_chosen, REAL_CASES):
+        for line in verdicts_on(real):
+            print(f"{real}: {line}", flush=True)
+    n_values = 10**4 if args.tiny else 10**6
+    if is_chosen("cost"):
+        seconds = measure_cost(n_values)
+        print(f"cost of 10 series of {n_values:,} values: {seconds:.2f} s of processor time")
     if args.markdown is not None:
         partial = args.markdown.with_suffix(".partial")
         partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
