@@ -12,6 +12,7 @@ from typing import Any
 
 import MDAnalysis
 import numpy as np
+from MDAnalysis.coordinates.base import ProtoReader
 
 from paceline._util.arguments import check_selection
 from paceline._util.choices import MARTINI_WATERS
@@ -166,7 +167,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
     _index: IndexFile | None = None
     _residues: list[str] | None = None
     #: Address and options of a stream that is not connected yet.
-    _stream: tuple[str, dict[str, Any]] | None = None
+    _stream: tuple[str, dict[str, object]] | None = None
     _is_offline = False
 
     def connect_later(self, address: str, **options: object) -> None:
@@ -177,7 +178,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         self._stream = address, options
 
     @property
-    def trajectory(self) -> Any:
+    def trajectory(self) -> ProtoReader:
         """Trajectory of the atoms; a stream is connected now."""
         if self._stream is not None:
             if self._is_offline:
