@@ -48,7 +48,7 @@ from paceline.transform import center, nojump
 #: end, after it, and some leaves later.
 LENGTHS = (1, 5, 16, 17, 50, 98)
 #: Number of atoms of adenylate kinase.
-N_ATOMS = 3341
+N_ADK = 3341
 
 
 @pytest.fixture
@@ -1143,8 +1143,10 @@ def test_unknown_options_of_a_stream_are_refused(adk):
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_command_that_is_refused_says_goodbye(adk, version, tmp_path):
-    frames = made_frames(50, N_ATOMS, version=version, fields="p")
-    with ImdServer.of(frames, version=version) as server:
+    frames = made_frames(2, N_ADK, version=version, fields="p")
+    # The server waits after the first frame, so that it sees the farewell.
+    with ImdServer.of(frames, version=version, gated=True) as server:
+        server.allow(1)
         command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o", "rmsd.csv"]
         kept = ["--tee", "run.trr", "--tee-atoms", "name XX", "--dt", "1ps"]
         ended = subprocess.run(
@@ -1173,7 +1175,7 @@ def test_a_command_that_is_refused_says_goodbye(adk, version, tmp_path):
 def test_a_battery_is_refused_before_it_connects(adk, tmp_path, run, file, message):
     battery = tmp_path / "battery.toml"
     battery.write_text(file)
-    with ImdServer.of([Frame(positions=np.zeros((N_ATOMS, 3), np.float32))]) as server:
+    with ImdServer.of([Frame(positions=np.zeros((N_ADK, 3), np.float32))]) as server:
         status, _, err = run(
             "run", battery, adk.topology, server.address, "-o", tmp_path / "results"
         )
