@@ -54,7 +54,9 @@ from paceline import advice as advising
 from paceline._util import leftovers
 from paceline.analysis.battery import Battery
 from paceline.analysis.rms import RMSD
+from paceline.backends.base import sharing_requests
 from paceline.engine import other_files
+from paceline.engine.tasks import FunctionJob
 from paceline.errors import (
     DamagedFileError,
     FileChangedError,
@@ -282,6 +284,16 @@ def test_opening_again_needs_few_requests(store, at):
     store.requests.clear()
     paceline.Universe(at("md.psf"), at("md.dcd"))
     assert store.count(f"/{store.bucket}/md.psf") == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*the header says 500 frames")
+def test_frames_of_equal_size_need_no_index(store, at):
+    for _ in range(2):
+        store.requests.clear()
+        with paceline.open(at("md.dcd")) as trajectory:
+            assert trajectory.n_frames == 98
+        # One for the beginning, and one for the last frame.
+        assert [path for _, path, _ in store.requests] == [f"/{store.bucket}/md.dcd"] * 2
 
 
 def test_the_index_beside_an_object_is_used(store, at, tmp_path):
@@ -1067,6 +1079,11 @@ def test_advice_knows_the_store(store, at, quick_advice):
     assert advice.t_total(1) >= 0.1 + 0.9 * advice.n_bytes / rate
     assert advice.n_bytes == pytest.approx(os.path.getsize(XTC), rel=0.01)
     assert advice.price == prices.of(advice.n_bytes, advice.n_requests)
+    # A copy is made with long requests, however short those of the run are.
+    for request_bytes in (1e3, 1e6):
+        of_run = replace(advice, store=replace(advice.store, request_bytes=request_bytes))
+        assert of_run.t_copy == advice.t_copy >= advice.size / advice.store.several
+    assert replace(advice.store, request_bytes=1e3).rate < advice.store.rate_of_copy
     text = str(advice)
     assert "the store answers after" in text
     assert "from the store" in text
@@ -1157,6 +1174,40 @@ def test_workers_share_the_requests_in_flight(backend, n_workers, long_store, tm
     assert status == 0, err
     assert 0 < long_store.fault.most["long"] <= 24
     assert long_store.fault.most["short"] <= 96
+
+
+@pytest.mark.filterwarnings("ignore:.*a molecule is broken")
+@pytest.mark.parametrize("bandwidth", [1.0, 1e13])
+def test_a_few_atoms_need_few_bytes_or_few_requests(bandwidth, long_store, monkeypatch):
+    measured = _core.store_estimates()
+    assert measured, "opening the trajectory has measured the bandwidth"
+    # Clients that are made later begin with what another process has measured.
+    _core.share_requests(1, [(number, 0.1, bandwidth) for number, *_ in measured])
+    monkeypatch.setenv("PACELINE_TEST", str(bandwidth))
+    address = f"s3://{long_store.bucket}/long.xtc"
+    universe = paceline.Universe(GRO, address)
+    long_store.requests.clear()
+    long_store.sent.clear()
+    analysis = RMSD(universe, select="name CA").run(backend="threads", n_workers=2)
+    n_frames, size = 400, len(long_store.files[f"/{long_store.bucket}/long.xtc"])
+    n_bytes = sum(map(len, long_store.sent))
+    if bandwidth > 1:
+        assert len(long_store.requests) <= 70
+        assert size / 2 < n_bytes <= 1.02 * size
+    else:
+        # Frames need different numbers of bytes, which does not need a second request for each.
+        assert n_frames / 2 < len(long_store.requests) <= 1.2 * n_frames
+        assert n_bytes < size / 4
+    local = RMSD(paceline.Universe(GRO, XTC), select="name CA").run().results.rmsd
+    assert np.array_equal(analysis.results.rmsd[:, 2], np.tile(local[:, 2], 40))
+
+
+def test_processes_are_told_what_was_measured(long_store):
+    job = FunctionJob("f", b"")
+    (shared,) = sharing_requests([job], 3)
+    assert shared.sharers == 3
+    assert shared.estimates == tuple(_core.store_estimates()) != ()
+    assert pickle.loads(pickle.dumps(shared)) == shared
 
 
 def test_shares_of_requests_change_with_the_number_of_processes(long_store):

@@ -88,6 +88,7 @@ __all__ = [
     "samples_of",
     "share_requests",
     "spread_ranks",
+    "store_estimates",
     "upright_cells",
     "used_threads",
     "verify",
@@ -1490,13 +1491,23 @@ def requests_sent() -> tuple[int, int, int, int, int]:
 def samples_of(path: str | PathLike[str]) -> bytes:
     """Return samples of a whole file, by which the file can be verified later."""
 
-def share_requests(n_processes: SupportsIndex) -> None:
-    """Set the number of processes of this machine that share its requests to stores in flight."""
+def share_requests(
+    n_processes: SupportsIndex,
+    estimates: SupportsGetItem[
+        int, tuple[SupportsIndex, SupportsFloat | SupportsIndex, SupportsFloat | SupportsIndex]
+    ] = ...,
+) -> None:
+    """Set the number of processes of this machine that share its requests to stores in flight, and
+    what another process has measured of the stores.
+    """
 
 def spread_ranks(nodes: SupportsGetItem[int, str], n_ranks: SupportsIndex) -> list[int]:
     """Distribute ranks evenly over nodes, and within each node over its ranks; `nodes` are host names
     by rank.
     """
+
+def store_estimates() -> list[tuple[int, float, float]]:
+    """Return what this process has measured of stores, for [`share_requests`] of another process."""
 
 def upright_cells(cells: NDArray[float64]) -> NDArray[bool_]:
     """Return a mask of upright cells: apart from noise, lengths and angles determine their vectors."""

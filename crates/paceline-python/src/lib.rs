@@ -66,7 +66,7 @@ mod _core {
     #[pymodule_export]
     use super::sources::{ObjectBytes, download_object, list_objects, object_version};
     #[pymodule_export]
-    use super::sources::{cached_blocks, requests_sent, share_requests};
+    use super::sources::{cached_blocks, requests_sent, share_requests, store_estimates};
     #[pymodule_export]
     use super::sum_kernels::{
         ContactMap, Rdf, SitePairs, Superposed, Voxels, accumulate_rows, centered, count_indices,

@@ -103,13 +103,36 @@ impl WorkerSource {
     }
 }
 
-/// Set the number of processes of this machine that share its requests to stores in flight.
+/// Number of a store, and what was measured of it: latency, s, and bytes per second.
+type StoreEstimate = (u64, f64, f64);
+
+/// Set the number of processes of this machine that share its requests to stores in flight, and
+/// what another process has measured of the stores.
 #[pyfunction]
-pub(crate) fn share_requests(n_processes: usize) {
+#[pyo3(signature = (n_processes, estimates=Vec::new()))]
+pub(crate) fn share_requests(n_processes: usize, estimates: Vec<StoreEstimate>) {
     #[cfg(feature = "stores")]
-    paceline_stores::share_requests(n_processes);
+    {
+        let estimates = estimates.into_iter().map(|(number, latency, bandwidth)| {
+            let estimate = paceline_stores::Estimate { latency, bandwidth };
+            (number, estimate)
+        });
+        paceline_stores::share_requests(n_processes, estimates.collect());
+    }
     #[cfg(not(feature = "stores"))]
-    let _ = n_processes;
+    let _ = (n_processes, estimates);
+}
+
+/// Return what this process has measured of stores, for [`share_requests`] of another process.
+#[pyfunction]
+pub(crate) fn store_estimates() -> Vec<StoreEstimate> {
+    #[cfg(feature = "stores")]
+    let found = paceline_stores::estimates().into_iter();
+    #[cfg(feature = "stores")]
+    let found = found.map(|(number, one)| (number, one.latency, one.bandwidth));
+    #[cfg(not(feature = "stores"))]
+    let found = std::iter::empty();
+    found.collect()
 }
 
 /// Numbers of requests, of repeated ones, and of bytes; latency and waiting time, ns.
@@ -162,11 +185,12 @@ pub(super) fn cached_blocks(
 mod stores {
     use std::path::PathBuf;
 
+    use paceline_formats::Format;
     use paceline_stores::{Address, Download, StoreSource};
     use pyo3::prelude::*;
 
     use super::{Arc, Duration, Path, Samples, Source, error, index};
-    use super::{PyBytes, open_file, samples_from};
+    use super::{PyBytes, STANDARD, open_file, samples_from};
     use crate::errors::{Failure, Result};
 
     /// Maximum size of an object that one request reads, bytes.
@@ -223,9 +247,13 @@ mod stores {
         };
         // To look for the index of a small object would take as long as to scan the object. If no index
         // is saved, that beside the object is requested together with the object.
-        let early = (!is_one_of_many && !file.exists()).then(|| index_beside(&address));
+        let early = !is_one_of_many && !file.exists() && !has_name_of_equal_frames(&address);
+        let early = early.then(|| index_beside(&address));
         let source: Arc<dyn Source> = open()?;
-        if source.size().is_ok_and(|size| size <= SMALLEST) {
+        let needs_none = |format: &dyn Format| format.abilities().equal_frames;
+        if source.size().is_ok_and(|size| size <= SMALLEST)
+            || index::detect(&source, &STANDARD)?.is_some_and(needs_none)
+        {
             return Ok((source, Vec::new()));
         }
         let is_small = source.size().is_ok_and(|size| size <= SMALL);
@@ -235,6 +263,16 @@ mod stores {
             let _ = beside.and_then(|beside| save_index(beside, &file));
         }
         Ok((source, vec![file]))
+    }
+
+    /// Return true if the name is that of a format whose frames have equal sizes. Its files need no
+    /// index.
+    fn has_name_of_equal_frames(address: &Address) -> bool {
+        let extension = address.path().extension().unwrap_or_default();
+        let extension = extension.to_string_lossy().to_lowercase();
+        STANDARD.formats().any(|format| {
+            format.abilities().equal_frames && format.extensions().contains(&&*extension)
+        })
     }
 
     /// Request the index beside an object.

@@ -20,5 +20,6 @@ mod source;
 mod version;
 
 pub use address::Address;
-pub use process::{on_wait, requests_sent, share_requests};
+pub use pace::Estimate;
+pub use process::{estimates, on_wait, requests_sent, share_requests};
 pub use source::{Download, Speed, StoreSource, list};

@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 
 use crate::address::{Address, Scheme};
 use crate::failure::Request;
+use crate::pace::Response;
 use crate::process::{
     KEPT_BYTES, KeepsBytes, LOOK, Process, Started, Store, caught, check_stopped,
 };
@@ -92,9 +93,17 @@ impl Runs {
 struct Piece {
     end: u64,
     content: Content,
-    /// True if a reader has read the last byte.
-    done: bool,
+    progress: Progress,
     used: Instant,
+}
+
+/// What readers have read of a piece. They need not read its last byte, which may be in a gap between
+/// two ranges that were requested together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    Done,
+    Begun,
+    Unread,
 }
 
 enum Content {
@@ -145,8 +154,9 @@ impl Opening {
         if let Some(key) = object.key() {
             process.keep_front(key, front.clone());
         }
+        let object = object.shared();
         object.add_front(front);
-        Ok(object.shared())
+        Ok(object)
     }
 }
 
@@ -160,11 +170,11 @@ impl Object {
     pub(crate) fn known(address: &Address, size: u64, version: Version) -> Result<Arc<Object>> {
         let process = Process::current()?;
         let store = process.store(address)?;
-        let object = Object::new(address, size, version, process, store);
+        let object = Object::new(address, size, version, process, store).shared();
         if let Some(front) = object.key().and_then(|key| process.front(&key)) {
             object.add_front(front);
         }
-        Ok(object.shared())
+        Ok(object)
     }
 
     /// Return the same version without any bytes, which no other reader shares.
@@ -190,12 +200,15 @@ impl Object {
         }
     }
 
-    /// Add the beginning, which was requested before.
+    /// Add the beginning, which was requested before, unless parts of it are there.
     fn add_front(&self, front: Bytes) {
-        if !front.is_empty() {
+        let len = front.len() as u64;
+        let mut pieces = self.lock();
+        if len > 0 && pieces.by_start.range(..len).next().is_none() {
             self.process.kept.fetch_add(front.len(), Ordering::Relaxed);
-            let piece = Piece::of(front.len() as u64, Content::Here(front));
-            self.lock().by_start.insert(0, piece);
+            pieces
+                .by_start
+                .insert(0, Piece::of(len, Content::Here(front)));
         }
     }
 
@@ -273,7 +286,9 @@ impl Object {
         let mut pieces = self.lock();
         let start = windows.first().map_or(0, |window| window.start);
         for (_, piece) in pieces.by_start.range_mut(..start) {
-            piece.done |= piece.end <= start;
+            if piece.end <= start {
+                piece.progress = Progress::Done;
+            }
         }
         let was_requested = pieces.holding(start).is_some();
         for window in windows {
@@ -299,7 +314,10 @@ impl Object {
                     let until = end.min(piece.end);
                     let part = bytes.slice((at - start) as usize..(until - start) as usize);
                     piece.used = Instant::now();
-                    piece.done |= until == piece.end;
+                    piece.progress = match until == piece.end {
+                        true => Progress::Done,
+                        false => piece.progress.min(Progress::Begun),
+                    };
                     drop(pieces);
                     buffer[(at - offset) as usize..(until - offset) as usize]
                         .copy_from_slice(&part);
@@ -368,16 +386,7 @@ impl Object {
     fn drop_pieces(&self, pieces: &mut Pieces, len: usize) -> bool {
         let kept = &self.process.kept;
         while kept.load(Ordering::Relaxed) + len > KEPT_BYTES {
-            let droppable = |piece: &Piece| {
-                matches!(piece.content, Content::Here(_))
-                    && (piece.done || piece.used.elapsed() > OLD)
-            };
-            let oldest = pieces
-                .by_start
-                .iter()
-                .filter(|(_, piece)| droppable(piece))
-                .min_by_key(|(_, piece)| piece.used)
-                .map(|(&start, _)| start);
+            let oldest = pieces.first_to_drop();
             match oldest {
                 Some(start) => drop(self.remove(pieces, start)),
                 None => return false,
@@ -458,7 +467,7 @@ impl Piece {
         Piece {
             end,
             content,
-            done: false,
+            progress: Progress::Unread,
             used: Instant::now(),
         }
     }
@@ -469,6 +478,21 @@ impl Pieces {
     fn holding(&mut self, at: u64) -> Option<(u64, &mut Piece)> {
         let (&start, piece) = self.by_start.range_mut(..=at).next_back()?;
         (piece.end > at).then_some((start, piece))
+    }
+
+    /// Return where the piece starts that is least likely to be needed again, if any may be dropped:
+    /// the one that was used first of those that were read to the end, else of those that were read in
+    /// part.
+    fn first_to_drop(&self) -> Option<u64> {
+        let may_drop = |piece: &Piece| {
+            matches!(piece.content, Content::Here(_))
+                && (piece.progress < Progress::Unread || piece.used.elapsed() > OLD)
+        };
+        self.by_start
+            .iter()
+            .filter(|(_, piece)| may_drop(piece))
+            .min_by_key(|(_, piece)| (piece.progress, piece.used))
+            .map(|(&start, _)| start)
     }
 
     /// Add a range to those that were announced, and return the run that contains it.
@@ -598,7 +622,6 @@ async fn get(
             ..options_for(address, &attempt.tries)
         };
         version.require(&mut options);
-        let _in_flight = store.pace.begin();
         let begun = Instant::now();
         let result = store.objects.get_opts(&key, options).await;
         let result = result.map_err(|error| attempt.request().failed(error))?;
@@ -668,15 +691,16 @@ impl<'a> Attempt<'a> {
         first: Duration,
         store: &Store,
     ) -> Result<Option<Bytes>> {
-        let error = match collect(result, len).await {
+        let mut response = store.pace.begin(first);
+        let error = match collect(result, len, &mut response).await {
             Ok(bytes) if bytes.len() as u64 == len => {
                 (self.received, self.latency) = (len, first);
-                store.pace.record(first, bytes.len());
                 return Ok(Some(bytes));
             }
             Ok(bytes) => self.request().cut(bytes.len() as u64),
             Err(error) => self.request().failed(error),
         };
+        drop(response);
         let wait = shortened(self.pause);
         if self.started.elapsed() + wait > retry_limit() {
             return Err(error);
@@ -688,11 +712,17 @@ impl<'a> Attempt<'a> {
 }
 
 /// Collect the bytes of a response: `len` bytes and at most one further part.
-async fn collect(result: GetResult, len: u64) -> object_store::Result<Bytes> {
+async fn collect(
+    result: GetResult,
+    len: u64,
+    response: &mut Response<'_>,
+) -> object_store::Result<Bytes> {
     let mut stream = result.into_stream();
     let mut bytes = BytesMut::with_capacity(len as usize);
     while let Some(part) = stream.next().await {
-        bytes.extend_from_slice(&part?);
+        let part = part?;
+        response.arrived(part.len());
+        bytes.extend_from_slice(&part);
         if bytes.len() as u64 > len {
             break;
         }
@@ -747,6 +777,37 @@ mod tests {
         assert_eq!(pieces.add_announced(10..20), 0..20);
         // Blocks of a reader with a halo overlap.
         assert_eq!(pieces.add_announced(18..28), 0..28);
+    }
+
+    #[test]
+    fn pieces_that_were_read_are_dropped_first() {
+        let mut pieces = Pieces::default();
+        assert_eq!(pieces.first_to_drop(), None);
+        let here = || Content::Here(Bytes::new());
+        for (start, progress) in [
+            (0, Progress::Unread),
+            (10, Progress::Begun),
+            (20, Progress::Done),
+            (30, Progress::Begun),
+            (40, Progress::Done),
+        ] {
+            let mut piece = Piece::of(start + 10, here());
+            piece.progress = progress;
+            pieces.by_start.insert(start, piece);
+        }
+        let mut dropped = Vec::new();
+        while let Some(start) = pieces.first_to_drop() {
+            dropped.push(start);
+            pieces.by_start.remove(&start);
+        }
+        assert_eq!(dropped, [20, 40, 10, 30]);
+        // Nobody has read it for a long time.
+        if let Some(piece) = pieces.by_start.get_mut(&0)
+            && let Some(used) = Instant::now().checked_sub(2 * OLD)
+        {
+            piece.used = used;
+            assert_eq!(pieces.first_to_drop(), Some(0));
+        }
     }
 
     #[test]

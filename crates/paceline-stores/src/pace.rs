@@ -1,110 +1,192 @@
-//! Latency and throughput of a store, measured from its responses.
+//! Latency and bandwidth of a store, measured from its responses.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use crate::process::sharers;
+
 /// Maximum numbers of long and of short requests in progress.
 pub(crate) const LONG_REQUESTS: usize = 24;
 pub(crate) const SHORT_REQUESTS: usize = 96;
-/// Latency and throughput that are assumed before the first measurement.
+/// Number of short requests that a reader of blocks of frames has in progress.
+const TOGETHER: f64 = 32.0;
+/// Latency that is assumed before the first response, s.
 const LATENCY: f64 = 0.05;
-const THROUGHPUT: f64 = 50e6;
-/// Limits of the gap between two ranges that are requested together, bytes.
+/// Limits of the gap between two ranges that are requested together, bytes. A longer gap would fill
+/// a request of its own, whose bytes nobody reads.
 const SMALLEST_GAP: f64 = 65_536.0;
-const LARGEST_GAP: f64 = 4_194_304.0;
+const LARGEST_GAP: f64 = 1_048_576.0;
+/// The same gap while the bandwidth is unknown. Reading the gaps is what measures it.
+const FIRST_GAP: u64 = 1 << 20;
 /// Maximum gap that is read between requests of which one waits for the other, bytes.
 const LARGEST_HOP: f64 = 33_554_432.0;
-/// Weight of a new measurement.
-const WEIGHT: f64 = 0.2;
-/// Minimum time over which the throughput is measured.
-const SPAN: Duration = Duration::from_millis(200);
+/// The same gap while the bandwidth is unknown.
+const FIRST_HOP: u64 = 4 << 20;
+/// Weights of a measurement above and below the estimate. Other requests can only make a response
+/// later, and unused connections make transfers slower than the bandwidth.
+const LATER: f64 = 0.05;
+const EARLIER: f64 = 0.5;
+const FASTER: f64 = 0.5;
+const SLOWER: f64 = 0.2;
+/// Time of transfers after which the bandwidth is estimated again.
+const SPAN: Duration = Duration::from_millis(50);
+/// Time of transfers, or number of their bytes, after which it is estimated for the first time. All
+/// later requests depend on it, and short ones do not measure it again.
+const FIRST_SPAN: Duration = Duration::from_millis(500);
+const FIRST_BYTES: u64 = 4 << 20;
 
-/// Latency of a request, and throughput of all requests together.
-#[derive(Debug)]
-pub(crate) struct Pace(Mutex<Measured>);
-
-#[derive(Debug, Clone, Copy)]
-struct Measured {
+/// Latency and bandwidth of a store, as measured by one process for others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
     /// Time to the beginning of a response, s.
-    latency: f64,
-    /// Total throughput of all connections, bytes per second.
-    throughput: f64,
-    /// Number of requests in progress, the time at which the first of them was sent, and the bytes
-    /// received since then.
-    in_flight: usize,
-    since: Instant,
-    bytes: usize,
+    pub latency: f64,
+    /// Bytes per second of all connections of this machine.
+    pub bandwidth: f64,
 }
 
-/// Request in progress.
-pub(crate) struct InFlight<'a>(&'a Pace);
+/// Latency of a request, and bandwidth of all connections together.
+#[derive(Debug, Default)]
+pub(crate) struct Pace(Mutex<Measured>);
 
-impl Drop for InFlight<'_> {
+#[derive(Debug, Clone, Copy, Default)]
+struct Measured {
+    /// Time to the beginning of a response, s.
+    latency: Option<f64>,
+    /// Bytes per second of all connections of this machine, once responses have begun.
+    bandwidth: Option<f64>,
+    /// Number of responses that are being received, and until when their time is counted.
+    receiving: usize,
+    counted: Option<Instant>,
+    /// Time during which responses were received, and the bytes of them, since the last estimate.
+    busy: Duration,
+    bytes: u64,
+}
+
+/// Response that has begun.
+pub(crate) struct Response<'a> {
+    pace: &'a Pace,
+    /// True if the first part has arrived.
+    begun: bool,
+}
+
+impl Response<'_> {
+    /// Record that a part has arrived. The first one comes with the beginning of the response, so
+    /// that its time is the latency. A short response has no other parts.
+    pub(crate) fn arrived(&mut self, len: usize) {
+        let is_first = !std::mem::replace(&mut self.begun, true);
+        self.pace.lock().arrived(Instant::now(), is_first, len);
+    }
+}
+
+impl Drop for Response<'_> {
     fn drop(&mut self) {
-        self.0.lock().in_flight -= 1;
+        let mut measured = self.pace.lock();
+        measured.count_time(Instant::now());
+        measured.receiving -= usize::from(self.begun);
+    }
+}
+
+impl Measured {
+    fn arrived(&mut self, now: Instant, is_first: bool, len: usize) {
+        self.count_time(now);
+        if is_first {
+            self.receiving += 1;
+        } else {
+            self.bytes += len as u64;
+            self.estimate(sharers());
+        }
+    }
+
+    /// Count the time to the beginning of a response.
+    fn begun(&mut self, latency: Duration) {
+        let found = latency.as_secs_f64();
+        let known = self.latency.unwrap_or(found);
+        let weight = if found > known { LATER } else { EARLIER };
+        self.latency = Some(known + weight * (found - known));
+    }
+
+    /// Count the time since the last call, if responses were being received.
+    fn count_time(&mut self, now: Instant) {
+        if let Some(counted) = self.counted.replace(now)
+            && self.receiving > 0
+        {
+            self.busy += now.saturating_duration_since(counted);
+        }
+    }
+
+    /// Estimate the bandwidth, if enough bytes have come since the last time.
+    fn estimate(&mut self, n_processes: usize) {
+        let is_enough = match self.bandwidth {
+            None => self.busy >= FIRST_SPAN || self.bytes >= FIRST_BYTES,
+            Some(_) => self.busy >= SPAN,
+        };
+        if !is_enough {
+            return;
+        }
+        let own = self.bytes as f64 / self.busy.as_secs_f64().max(1e-6);
+        let found = own * n_processes as f64;
+        let known = self.bandwidth.unwrap_or(found);
+        let weight = if found > known { FASTER } else { SLOWER };
+        self.bandwidth = Some(known + weight * (found - known));
+        (self.busy, self.bytes) = (Duration::ZERO, 0);
+    }
+
+    /// Return the number of bytes whose transfer takes as long as a share of the latency; `None`
+    /// while the bandwidth is unknown.
+    fn bytes_in_latency(&self, share: f64) -> Option<f64> {
+        let bandwidth = self.bandwidth?;
+        Some(share * self.latency.unwrap_or(LATENCY) * bandwidth)
     }
 }
 
 impl Pace {
-    pub(crate) fn new() -> Self {
+    /// Begin with what another process has measured, if it has.
+    pub(crate) fn of(known: Option<Estimate>) -> Self {
         Pace(Mutex::new(Measured {
-            latency: LATENCY,
-            throughput: THROUGHPUT,
-            in_flight: 0,
-            since: Instant::now(),
-            bytes: 0,
+            latency: known.map(|known| known.latency),
+            bandwidth: known.map(|known| known.bandwidth),
+            ..Measured::default()
         }))
+    }
+
+    /// Return latency and bandwidth, if both are known.
+    pub(crate) fn estimate(&self) -> Option<Estimate> {
+        let measured = *self.lock();
+        Some(Estimate {
+            latency: measured.latency?,
+            bandwidth: measured.bandwidth?,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Measured> {
         self.0.lock().unwrap_or_else(|lock| lock.into_inner())
     }
 
-    /// Record that a request is sent.
-    pub(crate) fn begin(&self) -> InFlight<'_> {
-        let mut measured = self.lock();
-        if measured.in_flight == 0 {
-            (measured.since, measured.bytes) = (Instant::now(), 0);
-        }
-        measured.in_flight += 1;
-        InFlight(self)
-    }
-
-    /// Record a response of `len` bytes, and the time to its beginning.
-    pub(crate) fn record(&self, first: Duration, len: usize) {
-        let mut measured = self.lock();
-        measured.latency += WEIGHT * (first.as_secs_f64() - measured.latency);
-        measured.bytes += len;
-        let span = measured.since.elapsed();
-        if span >= SPAN {
-            let found = measured.bytes as f64 / span.as_secs_f64();
-            // With few requests, the measured throughput is below that of the connection.
-            let weight = if found > measured.throughput {
-                1.0
-            } else {
-                WEIGHT
-            };
-            measured.throughput += weight * (found - measured.throughput);
-            (measured.since, measured.bytes) = (Instant::now(), 0);
+    /// Record the beginning of a response, and the time from the request to it.
+    pub(crate) fn begin(&self, latency: Duration) -> Response<'_> {
+        self.lock().begun(latency);
+        Response {
+            pace: self,
+            begun: false,
         }
     }
 
     /// Return the number of bytes whose transfer takes as long as one more short request, if many
     /// are in progress at the same time.
     pub(crate) fn gap(&self) -> u64 {
-        self.bytes_in_latency(1.0 / SHORT_REQUESTS as f64, LARGEST_GAP)
+        let bytes = self.lock().bytes_in_latency(1.0 / TOGETHER);
+        bytes.map_or(FIRST_GAP, |bytes| {
+            bytes.clamp(SMALLEST_GAP, LARGEST_GAP) as u64
+        })
     }
 
     /// Return the number of bytes whose transfer takes as long as one more request that is sent
     /// only after another has ended.
     pub(crate) fn hop(&self) -> u64 {
-        self.bytes_in_latency(1.0, LARGEST_HOP)
-    }
-
-    fn bytes_in_latency(&self, share: f64, most: f64) -> u64 {
-        let measured = *self.lock();
-        let bytes = share * measured.latency * measured.throughput;
-        bytes.clamp(SMALLEST_GAP, most) as u64
+        let bytes = self.lock().bytes_in_latency(1.0);
+        bytes.map_or(FIRST_HOP, |bytes| {
+            bytes.clamp(SMALLEST_GAP, LARGEST_HOP) as u64
+        })
     }
 }
 
@@ -112,25 +194,62 @@ impl Pace {
 mod tests {
     use super::*;
 
-    #[test]
-    fn gaps_follow_latency_and_throughput() {
-        let pace = Pace::new();
-        assert_eq!(pace.gap(), SMALLEST_GAP as u64);
-        for _ in 0..50 {
-            pace.record(Duration::from_millis(30), 0);
+    const LATENCY: Duration = Duration::from_millis(80);
+    const PART: usize = 64 << 10;
+
+    /// Receive a response in parts, and return the time of its end.
+    fn receive(pace: &Pace, at: Instant, n_parts: usize, apart: Duration) -> Instant {
+        let mut measured = pace.lock();
+        measured.begun(LATENCY);
+        let mut now = at;
+        for part in 0..n_parts {
+            now += apart;
+            measured.arrived(now, part == 0, PART);
         }
-        // 30 ms at 50 MB/s.
-        assert!(
-            (1_480_000..1_520_000).contains(&pace.hop()),
-            "{}",
-            pace.hop()
-        );
-        let in_flight = pace.begin();
-        pace.lock().since = Instant::now() - Duration::from_secs(1);
-        pace.record(Duration::from_millis(30), 500_000_000);
-        // 30 ms / 96 at 500 MB/s.
-        assert!((150_000..160_000).contains(&pace.gap()), "{}", pace.gap());
-        drop(in_flight);
-        assert_eq!(pace.lock().in_flight, 0);
+        measured.count_time(now);
+        measured.receiving -= 1;
+        now
+    }
+
+    #[test]
+    fn short_responses_measure_no_bandwidth() {
+        let pace = Pace::default();
+        let mut now = Instant::now();
+        for _ in 0..1000 {
+            now = receive(&pace, now + LATENCY, 1, Duration::ZERO);
+        }
+        assert_eq!((pace.gap(), pace.hop()), (FIRST_GAP, FIRST_HOP));
+        let measured = *pace.lock();
+        assert_eq!(measured.latency, Some(0.08));
+        assert_eq!((measured.bandwidth, measured.bytes), (None, 0));
+        assert_eq!(measured.busy, Duration::ZERO);
+    }
+
+    #[test]
+    fn the_bandwidth_is_measured_without_the_latency() {
+        let pace = Pace::default();
+        let mut now = Instant::now();
+        // 64 KiB each 1.6384 ms are 40 MB/s.
+        for _ in 0..20 {
+            now = receive(&pace, now + LATENCY, 65, Duration::from_nanos(1_638_400));
+        }
+        let near = |bytes: u64, expected: f64| (bytes as f64 / expected - 1.0).abs() < 1e-3;
+        assert!(near(pace.hop(), 0.08 * 40e6), "{}", pace.hop());
+        assert!(near(pace.gap(), 0.08 * 40e6 / TOGETHER), "{}", pace.gap());
+        // Short requests between them change nothing.
+        for _ in 0..1000 {
+            now = receive(&pace, now + LATENCY, 1, Duration::ZERO);
+        }
+        assert!(near(pace.hop(), 0.08 * 40e6), "{}", pace.hop());
+    }
+
+    #[test]
+    fn the_latency_is_that_of_responses_without_delay() {
+        let mut measured = Measured::default();
+        for delay in (0..100).map(|k| Duration::from_millis(20 * (k % 5))) {
+            measured.begun(LATENCY + delay);
+        }
+        let latency = measured.latency.unwrap();
+        assert!((0.08..0.1).contains(&latency), "{latency}");
     }
 }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
@@ -24,7 +25,7 @@ use tokio::task::AbortHandle;
 use crate::address::Address;
 use crate::client::{self, Client};
 use crate::credentials::settings;
-use crate::pace::{LONG_REQUESTS, Pace, SHORT_REQUESTS};
+use crate::pace::{Estimate, LONG_REQUESTS, Pace, SHORT_REQUESTS};
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::Requests;
 
@@ -92,10 +93,44 @@ pub(crate) trait KeepsBytes: Send + Sync {
 /// Number of processes of this machine that share its requests in flight.
 static SHARERS: AtomicUsize = AtomicUsize::new(1);
 
+/// Return the number of processes of this machine that share its requests in flight.
+pub(crate) fn sharers() -> usize {
+    SHARERS.load(Ordering::Relaxed)
+}
+
+/// Estimates of other processes, by the numbers of the stores.
+static ESTIMATES: Mutex<Vec<(u64, Estimate)>> = Mutex::new(Vec::new());
+
+/// Return the number by which processes name a store to each other.
+fn number_of(client_key: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    client_key.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Return the estimates of all stores of this process, with the numbers of the stores.
+pub fn estimates() -> Vec<(u64, Estimate)> {
+    let process = CURRENT.load(Ordering::Acquire);
+    // SAFETY: the pointer is null, or comes from `Box::leak`, so that it stays valid.
+    let Some(process) = (unsafe { process.as_ref() }).filter(|one| one.is_current()) else {
+        return Vec::new();
+    };
+    let stores = process
+        .stores
+        .lock()
+        .unwrap_or_else(|lock| lock.into_inner());
+    stores
+        .iter()
+        .filter_map(|((key, _), store)| Some((number_of(key), store.pace.estimate()?)))
+        .collect()
+}
+
 /// Set the number of processes of this machine that share its requests in flight. Each has an equal
-/// share, at least one long and one short request.
-pub fn share_requests(n_processes: usize) {
+/// share, at least one long and one short request. Stores that are opened later begin with these
+/// estimates of another process.
+pub fn share_requests(n_processes: usize, estimates: Vec<(u64, Estimate)>) {
     SHARERS.store(n_processes.max(1), Ordering::Relaxed);
+    *ESTIMATES.lock().unwrap_or_else(|lock| lock.into_inner()) = estimates;
     let process = CURRENT.load(Ordering::Acquire);
     // SAFETY: the pointer is null, or comes from `Box::leak`, so that it stays valid.
     if let Some(process) = unsafe { process.as_ref() }
@@ -126,7 +161,7 @@ impl Limit {
     }
 
     fn share(of_machine: usize) -> usize {
-        (of_machine / SHARERS.load(Ordering::Relaxed)).max(1)
+        (of_machine / sharers()).max(1)
     }
 
     /// Add or remove permits if the number of processes has changed.
@@ -255,10 +290,13 @@ impl Process {
             return Ok(Arc::clone(store));
         }
         let Client { objects, lists } = client::connect(address)?;
+        let estimates = ESTIMATES.lock().unwrap_or_else(|lock| lock.into_inner());
+        let number = number_of(&key.0);
+        let known = estimates.iter().find(|(one, _)| *one == number);
         let store = Arc::new(Store {
             objects,
             lists,
-            pace: Pace::new(),
+            pace: Pace::of(known.map(|(_, estimate)| *estimate)),
         });
         stores.insert(key, Arc::clone(&store));
         Ok(store)

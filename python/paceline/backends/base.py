@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
+from paceline import _core
 from paceline._util.arguments import whole_number
 from paceline._util.machine import available_cpus
 from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
@@ -25,7 +26,8 @@ def worker_count(n_workers: int | None) -> int:
 
 def sharing_requests(jobs: Sequence[AnyJob], n_processes: int) -> list[AnyJob]:
     """Return jobs for several processes of a machine, which share its requests to stores."""
-    return [replace(job, sharers=n_processes) for job in jobs]
+    known = tuple(_core.store_estimates())
+    return [replace(job, sharers=n_processes, estimates=known) for job in jobs]
 
 
 class CollectiveRun(Protocol):

@@ -187,6 +187,8 @@ class Job:
     row_bytes: int = 0
     #: Number of processes of a machine that share its requests to object stores.
     sharers: int = 1
+    #: Latency, s, and bandwidth, bytes per second, of stores by their numbers, as measured so far.
+    estimates: tuple[tuple[int, float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,7 @@ class FunctionJob:
     name: str
     function: bytes
     sharers: int = 1
+    estimates: tuple[tuple[int, float, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,7 @@ class Worker:
         """Close the files of the previous job and switch to another job."""
         if number != self._number:
             job = self._job_of(number)
-            _core.share_requests(job.sharers)
+            _core.share_requests(job.sharers, job.estimates)
             if isinstance(job, FunctionJob):
                 self._function_job, self._function = job, unpickle(job.function)
             else:

@@ -134,7 +134,7 @@ class Advice:
     @property
     def t_copy(self) -> float:
         """Time to copy the trajectory from the store to a local disk, s; NaN for files."""
-        return math.nan if self.store is None else self.size / self.store.rate
+        return math.nan if self.store is None else self.size / self.store.rate_of_copy
 
     @property
     def backend(self) -> str:

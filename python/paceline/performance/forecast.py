@@ -9,7 +9,14 @@ from typing import Self
 
 import numpy as np
 
-from paceline.performance.model import FILE_SYSTEMS, IN_FLIGHT, FileSystem, FrameCost, predict
+from paceline.performance.model import (
+    FILE_SYSTEMS,
+    IN_FLIGHT,
+    REQUEST_BYTES,
+    FileSystem,
+    FrameCost,
+    predict,
+)
 from paceline.performance.record import BlockTiming, RunTimings
 
 #: Prior relative spread of two measurements.
@@ -146,8 +153,16 @@ class StoreSpeed:
 
         Frames are read in their order, so that further requests wait for the slowest response.
         """
-        each = self.slowest + self.request_bytes / self.one
-        return min(self.several, IN_FLIGHT * self.request_bytes / each)
+        return self._rate_of(self.request_bytes)
+
+    @property
+    def rate_of_copy(self) -> float:
+        """Bytes per second of a copy of whole objects, which is made with long requests."""
+        return self._rate_of(REQUEST_BYTES)
+
+    def _rate_of(self, request_bytes: float) -> float:
+        each = self.slowest + request_bytes / self.one
+        return min(self.several, IN_FLIGHT * request_bytes / each)
 
 
 @dataclass(frozen=True)

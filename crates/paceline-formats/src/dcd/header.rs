@@ -22,6 +22,7 @@ use crate::format::{
     Traits, unsupported,
 };
 use crate::index::fixed_size::{count, cut, frame_count_note, read_head};
+use crate::reader::ask_for;
 use crate::source::Source;
 use crate::unit_styles::Units;
 use crate::{Decoder, Encoder, Fields, Frame, format};
@@ -390,7 +391,14 @@ fn check_frame(
     let no_atoms = Atoms::new(&[], layout.n_atoms())?;
     let mut decoder = DcdDecoder::new(layout.clone(), no_atoms);
     let mut bytes = Vec::new();
-    for run in decoder.runs(frame, size).to_vec() {
+    let runs = decoder.runs(frame, size).to_vec();
+    let access = source.access();
+    if access.ahead > 0 {
+        // The markers are far apart, and a store would be asked for one after the other.
+        let ranges = runs.iter().map(|run| start + run.start..start + run.end());
+        ask_for(source, access.gap, ranges);
+    }
+    for run in runs {
         let read = bytes.len();
         bytes.resize(read + run.len as usize, 0);
         source.read_at(start + run.start, &mut bytes[read..])?;

@@ -158,7 +158,10 @@ impl BlockReader {
     /// Announce the bytes of a block to the source. For a store, the rest of a frame is included if
     /// reading it takes less time than another request, since the decoder may need it.
     fn announce(&mut self, extents: Extents<'_>) {
-        let Access { gap, ahead, .. } = self.source.access();
+        let Access { mut gap, ahead, .. } = self.source.access();
+        if extents.frames.len() <= FEW {
+            gap = gap.min(GAP_OF_FEW);
+        }
         let spare = if ahead > 0 { gap } else { 0 };
         let mut ranges = Vec::new();
         for (k, &frame) in extents.frames.iter().enumerate() {
@@ -204,6 +207,11 @@ impl BlockReader {
             report.read += started.elapsed();
             let started = Instant::now();
             let mut read_again = Duration::ZERO;
+            let before = if from_store {
+                self.n_bytes(extents, next)
+            } else {
+                0
+            };
             for k in 0..self.pieces.len() {
                 let piece = self.pieces[k];
                 let decoded = self
@@ -220,7 +228,7 @@ impl BlockReader {
             }
             report.read += read_again;
             report.decode += started.elapsed() - read_again;
-            if from_store && !read_again.is_zero() {
+            if from_store && self.n_bytes(extents, next) > before {
                 // The decoder has learned that frames need more bytes than were announced: without
                 // this, each of the remaining frames would wait for a request of its own.
                 self.announce(extents.rows_from(next));
@@ -285,6 +293,15 @@ impl BlockReader {
             rest = behind;
         }
         Ok(row)
+    }
+
+    /// Return the number of bytes that the decoder wants of a row; 0 after the last row.
+    fn n_bytes(&mut self, extents: Extents<'_>, row: usize) -> u64 {
+        let Some(&frame) = extents.frames.get(row) else {
+            return 0;
+        };
+        let runs = self.decoder.runs(frame, extents.sizes[row]);
+        runs.iter().map(|run| run.len).sum()
     }
 
     /// Refuse a frame that lacks a required field.
@@ -417,8 +434,13 @@ impl Ahead {
     }
 }
 
+/// The requests for the ranges of this number of frames are all in progress at the same time, so
+/// that reading long gaps between them saves no time.
+const FEW: usize = 4;
+const GAP_OF_FEW: u64 = 64 << 10;
+
 /// Prefetch byte ranges. Ranges that are at most `gap` bytes apart are requested with one call.
-fn ask_for(source: &dyn Source, gap: u64, ranges: impl IntoIterator<Item = Range<u64>>) {
+pub(crate) fn ask_for(source: &dyn Source, gap: u64, ranges: impl IntoIterator<Item = Range<u64>>) {
     let mut pending: Option<Range<u64>> = None;
     for wanted in ranges {
         match &mut pending {

@@ -2,7 +2,7 @@
 
 mod made_up;
 
-use self::made_up::{FRAME, File, N_FRAMES, Picky};
+use self::made_up::{FRAME, File, MARGIN, N_FRAMES, Picky};
 use super::CACHED_CALL;
 use super::*;
 use crate::{CELL_WIDTH, CellRow, Run};
@@ -280,20 +280,24 @@ fn a_store_is_asked_again_for_all_frames_that_need_more_bytes() {
         hop: 0,
         ahead: 1 << 20,
     };
-    let file = File {
-        access: Some(store),
-        ..File::default()
-    };
-    let (file, mut reader) = reader_of(file, &[(0, 100)], 400);
-    read(&mut reader, &[4, 20, 30, 40], false).unwrap();
     let begins = |frames: &[u64], len| {
         let ranges = frames
             .iter()
             .map(|frame| frame * FRAME..frame * FRAME + len);
         ranges.collect::<Vec<_>>()
     };
-    let expected = [begins(&[4, 20, 30, 40], 100), begins(&[20, 30, 40], 400)].concat();
-    assert_eq!(*file.ahead.lock().unwrap(), expected);
-    // The second frame and those after it are read by one call each.
-    assert_eq!(reads(&file).len(), 2 + 3);
+    // The decoder learns from a frame that it can decode, or that it cannot decode at first.
+    for (needs, n_calls) in [(100, 1 + 3), (400, 2 + 3)] {
+        let file = File {
+            access: Some(store),
+            ..File::default()
+        };
+        let (file, mut reader) = reader_of(file, &[(0, 100)], needs);
+        read(&mut reader, &[4, 20, 30, 40], false).unwrap();
+        let learned = begins(&[20, 30, 40], needs as u64 + MARGIN);
+        let expected = [begins(&[4, 20, 30, 40], 100), learned].concat();
+        assert_eq!(*file.ahead.lock().unwrap(), expected);
+        // The second frame and those after it are read by one call each.
+        assert_eq!(reads(&file).len(), n_calls);
+    }
 }

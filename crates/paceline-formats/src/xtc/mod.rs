@@ -137,7 +137,7 @@ impl Header {
 pub struct XtcDecoder {
     atoms: Atoms,
     wanted: Wanted,
-    /// Maximum number of bytes that a frame has needed so far, counted from its start.
+    /// About the maximum number of bytes that a frame has needed so far, counted from its start.
     reach: Option<u64>,
     /// Last result of [`Decoder::runs`].
     run: [Run; 1],
@@ -165,7 +165,11 @@ impl XtcDecoder {
         }
         let reach = match self.reach {
             Some(reach) => reach,
-            None => (u128::from(size) * u128::from(end) / u128::from(total)) as u64,
+            None => {
+                // A protein, which usually comes first, needs more bytes per atom than water.
+                let reach = (u128::from(size) * u128::from(end) / u128::from(total)) as u64;
+                reach + reach / 4
+            }
         };
         with_margin(reach).min(size)
     }
@@ -195,7 +199,12 @@ impl XtcDecoder {
         };
         match packed.decode(bytes, &self.wanted, positions) {
             Ok(reach) => {
-                self.reach = self.reach.max(Some(reach as u64));
+                // A store is asked for the bytes of many frames at once. If each further maximum
+                // counted, they would all be asked for a few more bytes.
+                let reach = reach as u64;
+                if self.reach.is_none_or(|known| reach > known + known / 32) {
+                    self.reach = Some(reach);
+                }
                 Ok(())
             }
             Err(Fault::Short { needed }) => {

@@ -10,6 +10,7 @@ use crate::{Decoder, Fields, FrameOut, Run};
 
 pub const FRAME: u64 = 8000;
 pub const N_FRAMES: u64 = 400;
+pub const MARGIN: u64 = 100;
 
 /// File in which frame k contains only the byte k, and the record of its reads.
 #[derive(Default)]
@@ -56,7 +57,7 @@ impl Source for File {
 }
 
 /// Decoder that requests `runs` of each frame, and then its first `needs` bytes. With `learns`, it
-/// requests these bytes of all frames after the first one.
+/// requests these and [`MARGIN`] more of all frames after the first one.
 pub struct Picky {
     pub runs: Vec<Run>,
     pub needs: usize,
@@ -84,7 +85,7 @@ impl Decoder for Picky {
             return Err(Fault::bad(3, "another frame", frame));
         }
         if self.learns {
-            self.runs[0].len = self.needs as u64;
+            self.runs[0].len = self.needs as u64 + MARGIN;
         }
         out.positions.fill(frame as f32);
         *out.fields = Fields::POSITIONS;
