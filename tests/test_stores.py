@@ -311,6 +311,27 @@ def test_the_index_beside_an_object_is_used(store, at, tmp_path):
         assert trajectory.n_frames == 20
 
 
+def test_the_index_of_a_copy_takes_few_requests(store, at, run, tmp_path):
+    local, content = tmp_path / "md.xtc", Path(XTC).read_bytes()
+    local.write_bytes(content)
+    paceline.open(local)
+    beside = f"/{store.bucket}/.md.xtc.paceline-index"
+    store.files[beside] = (tmp_path / ".md.xtc.paceline-index").read_bytes()
+    store.requests.clear()
+    status, out, err = run("info", "--json", at("md.xtc"))
+    assert status == 0, err
+    assert json.loads(out)["files"][0]["index"]["origin"] == "loaded"
+    assert len(store.requests) <= 5
+    # The index of another file of the same size.
+    for start in (2000, (len(content) - 4096) * 5 // 17, len(content) - 2000):
+        other = bytearray(content)
+        other[start] ^= 1
+        name = f"other{start}.xtc"
+        store.files[f"/{store.bucket}/{name}"] = bytes(other)
+        store.files[f"/{store.bucket}/.{name}.paceline-index"] = store.files[beside]
+        assert origin_of(at(name)) == "scanned"
+
+
 def test_an_object_that_is_replaced_is_a_changed_file(store, at):
     positions_of(at("md.xtc"))  # saves the index
     trajectory = paceline.open(at("md.xtc"))

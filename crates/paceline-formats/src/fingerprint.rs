@@ -111,6 +111,11 @@ impl Samples {
         }
     }
 
+    /// Return the hash of each sample; none if a store identifies the version.
+    pub(crate) fn digests(&self) -> &[u64] {
+        &self.digests
+    }
+
     /// Return the identity of the version in a store, if the store stated one.
     pub fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
@@ -189,6 +194,35 @@ fn places(size: u64) -> Vec<Range<u64>> {
         start as u64..start as u64 + SAMPLE
     };
     (0..u128::from(N_SAMPLES)).map(place).collect()
+}
+
+/// Return true if `source` has `size` bytes, and samples from its first to its last bytes have these
+/// hashes. Since each sample of an object is a request, only a few are compared.
+///
+/// # Errors
+/// Errors of the source.
+pub(crate) fn has_samples(
+    source: &dyn Source,
+    size: u64,
+    digests: &[u64],
+    counts: &Counts<'_>,
+) -> Result<bool> {
+    const INTERVALS: usize = 3;
+    let places = places(size);
+    if source.size()? != size || digests.len() != places.len() {
+        return Ok(false);
+    }
+    let mut compared: Vec<_> = (0..=INTERVALS)
+        .map(|k| k * (places.len() - 1) / INTERVALS)
+        .collect();
+    compared.dedup();
+    prefetch(source, compared.iter().map(|&number| &places[number]));
+    for number in compared {
+        if xxh3_64(&read(source, &places[number], counts)?) != digests[number] {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn prefetch<'a>(source: &dyn Source, places: impl IntoIterator<Item = &'a Range<u64>>) {

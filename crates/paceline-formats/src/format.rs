@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::atom_set::Atoms;
 use crate::disk_cache::DiskCache;
 use crate::error::{Error, Result};
-use crate::fingerprint::{Fingerprint, Samples, VerifiedSource};
+use crate::fingerprint::{self, Fingerprint, Samples, VerifiedSource};
 use crate::source::Source;
 use crate::{Decoder, Encoder, Fields};
 
@@ -399,12 +399,18 @@ impl Registry {
         Samples::of(source, size, &|head| self.counts(head))
     }
 
-    /// Compute the samples of the content, even if a store identifies the version.
+    /// Compare the content with hashes of the samples of a copy, even if a store identifies the
+    /// version.
     ///
     /// # Errors
     /// As [`Registry::samples`].
-    pub(crate) fn content_samples(&self, source: &dyn Source, size: u64) -> Result<Samples> {
-        Samples::of_content(source, size, &|head| self.counts(head))
+    pub(crate) fn has_samples(
+        &self,
+        source: &dyn Source,
+        size: u64,
+        digests: &[u64],
+    ) -> Result<bool> {
+        fingerprint::has_samples(source, size, digests, &|head| self.counts(head))
     }
 
     /// Check that `source` still begins with the bytes of a fingerprint. It may have grown.

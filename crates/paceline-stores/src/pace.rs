@@ -1,9 +1,8 @@
 //! Latency and bandwidth of a store, measured from its responses.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-
-use crate::process::sharers;
 
 /// Maximum numbers of long and of short requests in progress.
 pub(crate) const LONG_REQUESTS: usize = 24;
@@ -34,6 +33,14 @@ const SPAN: Duration = Duration::from_millis(50);
 /// later requests depend on it, and short ones do not measure it again.
 const FIRST_SPAN: Duration = Duration::from_millis(500);
 const FIRST_BYTES: u64 = 4 << 20;
+
+/// Number of processes of this machine that share its requests in flight.
+pub(crate) static SHARERS: AtomicUsize = AtomicUsize::new(1);
+
+/// Return the number of processes of this machine that share its requests in flight.
+pub(crate) fn sharers() -> usize {
+    SHARERS.load(Ordering::Relaxed)
+}
 
 /// Latency and bandwidth of a store, as measured by one process for others.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -25,7 +25,7 @@ use tokio::task::AbortHandle;
 use crate::address::Address;
 use crate::client::{self, Client};
 use crate::credentials::settings;
-use crate::pace::{Estimate, LONG_REQUESTS, Pace, SHORT_REQUESTS};
+use crate::pace::{Estimate, LONG_REQUESTS, Pace, SHARERS, SHORT_REQUESTS, sharers};
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::Requests;
 
@@ -88,14 +88,6 @@ pub(crate) trait KeepsBytes: Send + Sync {
     /// Drop bytes that are no longer needed until there is space for `len` more; return true if there
     /// is.
     fn drop_bytes(&self, len: usize) -> bool;
-}
-
-/// Number of processes of this machine that share its requests in flight.
-static SHARERS: AtomicUsize = AtomicUsize::new(1);
-
-/// Return the number of processes of this machine that share its requests in flight.
-pub(crate) fn sharers() -> usize {
-    SHARERS.load(Ordering::Relaxed)
 }
 
 /// Estimates of other processes, by the numbers of the stores.

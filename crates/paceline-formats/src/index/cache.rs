@@ -9,10 +9,12 @@
 //!      48  damaged frames d      u64
 //!      56  size of the cut frame u64   0 if none is known
 //!      64  numbers of atoms a    u64   n if they vary, else 0
-//!      72  layout
+//!      72  samples s             u64   0 if a store identifies the file
+//!      80  layout
 //!          borders               (n + 1) u64
 //!          damaged frames        d u64
 //!          numbers of atoms      a u64
+//!          samples               s u64 XXH3 of each sample of the file
 //!          checksum              u64   XXH3 of all bytes before
 //!          times                 n f64, ps
 //!          steps                 n i64
@@ -36,8 +38,8 @@ use crate::source::{FileSource, Source};
 use crate::system;
 
 const MAGIC: [u8; 8] = *b"paceline";
-const VERSION: u32 = 4;
-const HEAD_LEN: usize = 72;
+const VERSION: u32 = 5;
+const HEAD_LEN: usize = 80;
 const CHECKSUM_LEN: u64 = 8;
 /// Size of a frame's time alone, and size of its time and step together, bytes.
 const TIME_LEN: usize = 8;
@@ -54,6 +56,8 @@ const RANDOM_DIGITS: usize = 16;
 pub struct Listing {
     pub layout: Layout,
     pub fingerprint: Fingerprint,
+    /// Hash of each sample of the file; empty if a store identifies the file.
+    pub digests: Vec<u64>,
     /// Offset of each frame, and end of the last one.
     pub borders: Vec<u64>,
     /// Numbers of the entries that are not complete frames.
@@ -215,12 +219,16 @@ fn first_part(listing: &Listing) -> Vec<u8> {
     bytes.extend((listing.damaged.len() as u64).to_le_bytes());
     bytes.extend(listing.cut.unwrap_or(0).to_le_bytes());
     bytes.extend((listing.atom_counts.len() as u64).to_le_bytes());
+    bytes.extend((listing.digests.len() as u64).to_le_bytes());
     bytes.extend(layout);
     for number in listing.borders.iter().chain(&listing.damaged) {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
     for &count in &listing.atom_counts {
         bytes.extend(u64::from(count).to_le_bytes());
+    }
+    for digest in &listing.digests {
+        bytes.extend(digest.to_le_bytes());
     }
     bytes
 }
@@ -253,12 +261,14 @@ pub fn read(file: &Path, layout: &Layout) -> Option<Listing> {
     let mut borders: Vec<u64> = numbers
         .map(|number| u64::from_le_bytes(array(number)))
         .collect();
+    let digests = borders.split_off(borders.len().checked_sub(head.n_digests as usize)?);
     let atom_counts = borders.split_off(borders.len().checked_sub(head.n_counts as usize)?);
     let atom_counts = atom_counts.into_iter().map(u32::try_from);
     let damaged = borders.split_off(borders.len().checked_sub(head.n_damaged as usize)?);
     let listing = Listing {
         layout: layout.clone(),
         fingerprint: head.fingerprint,
+        digests,
         borders,
         damaged,
         atom_counts: atom_counts.collect::<Result<_, _>>().ok()?,
@@ -315,6 +325,7 @@ struct Head {
     cut: u64,
     /// Number of entries of atom counts: 0, or one per frame.
     n_counts: u64,
+    n_digests: u64,
 }
 
 impl Head {
@@ -344,12 +355,14 @@ impl Head {
             n_damaged: number(48),
             cut: number(56),
             n_counts: number(64),
+            n_digests: number(72),
         })
     }
 
     fn first_len(&self) -> Option<u64> {
         let numbers = self.n_frames.checked_add(1)?.checked_add(self.n_damaged)?;
         let numbers = numbers.checked_add(self.n_counts)?;
+        let numbers = numbers.checked_add(self.n_digests)?;
         let fixed = HEAD_LEN as u64 + u64::from(self.layout_len) + CHECKSUM_LEN;
         numbers.checked_mul(8)?.checked_add(fixed)
     }

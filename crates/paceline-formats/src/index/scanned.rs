@@ -152,6 +152,7 @@ pub fn load_or_scan(
     let listing = Listing {
         layout,
         fingerprint: samples.fingerprint,
+        digests: samples.digests().to_vec(),
         borders,
         damaged: found.damaged,
         atom_counts,
@@ -170,6 +171,7 @@ fn of_store(mut listing: Listing, samples: &Samples, path: &Path) -> (Listing, O
     }
     let times = cache::read_times(path, &listing.fingerprint, listing.n_frames());
     listing.fingerprint = samples.fingerprint;
+    listing.digests = samples.digests().to_vec();
     if let Some(times) = &times {
         // If it cannot be saved, it is compared again.
         let _ = cache::write(path, &listing, times);
@@ -184,6 +186,7 @@ fn sampled(layout: Layout, samples: Samples, mut chain: Chain, end: u64) -> Open
     let listing = Listing {
         layout,
         fingerprint: samples.fingerprint,
+        digests: samples.digests().to_vec(),
         borders,
         damaged: Vec::new(),
         atom_counts,
@@ -374,8 +377,7 @@ fn is_index_of_a_copy(
     if source.identity().is_none() || listing.fingerprint.size() != size {
         return Ok(false);
     }
-    let content = options.registry.content_samples(source, size)?;
-    Ok(content.fingerprint == listing.fingerprint)
+    options.registry.has_samples(source, size, &listing.digests)
 }
 
 /// Frames of a grown file for which the saved index is still valid: all frames before the last one,
