@@ -3,8 +3,8 @@
     python -m benchmarks stores [folder] [--repeats 5] [--only rmsd advise] [--tsv] [--tiny]
 
 A server of this machine delays each request. Each run has a process of its own, which has nothing
-in memory. `transfer` fetches the whole file in parts of 4 MiB, eight at a time, without decoding
-it, in turn with the run. Results must equal those of the local file bit by bit. Requests of the
+in memory. `transfer` fetches the whole files in parts of 4 MiB, eight at a time, without decoding
+them, in turn with the run. Results must equal those of the local file bit by bit. Requests of the
 process that opens HDF5 files are not counted. zarrtraj is measured if `PACELINE_ZARRTRAJ` is a
 Python that has it.
 """
@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -79,31 +79,32 @@ class Done:
     cpu_seconds: float = math.nan
 
 
-def transfer(address: str) -> Done:
-    """Fetch a whole file without decoding it."""
-    url = urlsplit(address)
-    connection = http.client.HTTPConnection(url.netloc)
-    connection.request("HEAD", url.path)
-    size = int(connection.getresponse().headers["Content-Length"])
+def transfer(endpoint: str, paths: Sequence[Path]) -> Done:
+    """Fetch whole files of a bucket without decoding them."""
+    host = urlsplit(endpoint).netloc
+    parts = [
+        (f"/{BUCKET}/{path.name}", start, min(start + PART, path.stat().st_size))
+        for path in paths
+        for start in range(0, path.stat().st_size, PART)
+    ]
     begun = time.perf_counter()
 
-    def fetch(parts: list[int]) -> int:
-        connection, done = http.client.HTTPConnection(url.netloc), 0
-        for start in parts:
-            wanted = {"Range": f"bytes={start}-{min(start + PART, size) - 1}"}
-            connection.request("GET", url.path, headers=wanted)
+    def fetch(parts: list[tuple[str, int, int]]) -> int:
+        connection, done = http.client.HTTPConnection(host), 0
+        for name, start, end in parts:
+            connection.request("GET", name, headers={"Range": f"bytes={start}-{end - 1}"})
             buffer = bytearray(PART)
             response = connection.getresponse()
             while n := response.readinto(buffer):
                 done += n
         return done
 
-    starts = list(range(0, size, PART))
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        n_bytes = sum(threads.map(fetch, [starts[k::AT_ONCE] for k in range(AT_ONCE)]))
+        n_bytes = sum(threads.map(fetch, [parts[k::AT_ONCE] for k in range(AT_ONCE)]))
+    size = sum(path.stat().st_size for path in paths)
     if n_bytes != size:
-        raise RuntimeError(f"{address}: {n_bytes} bytes arrived, expected {size}")
-    return Done(time.perf_counter() - begun, 0, len(starts), size)
+        raise RuntimeError(f"{paths[0]}: {n_bytes} bytes arrived, expected {size}")
+    return Done(time.perf_counter() - begun, 0, len(parts), size)
 
 
 def _counted(call: Callable[[], tuple[int, np.ndarray]]) -> Done:
@@ -273,8 +274,11 @@ def zarrtraj(data: Dataset, endpoint: str) -> float | None:
     return n / float(done.stdout)
 
 
-#: Function, file, whether the index was made before, and error rate of each case.
+#: Function, file, whether the index was made before, and error rate of each case. "water" is a
+#: protein in water, of which the Cα atoms are a small part, and "chain" such files in a row.
 CASES = {
+    "rmsd, in water": (rmsd, "water", True, 0.0),
+    "rmsd, chain": (rmsd, "chain", True, 0.0),
     "rmsd": (rmsd, "xtc", True, 0.0),
     "rmsd, no index": (rmsd, "xtc", False, 0.0),
     "rmsd, 5 % errors": (rmsd, "xtc", True, 0.05),
@@ -290,12 +294,16 @@ ADVICE = (
     *("server", "latency ms", "MB/s", "workers"),
     *("predicted s", "at least", "at most", "measured s"),
 )
+#: Number of files of the chain.
+N_CHAIN = 4
 #: Number of objects that a pattern names, and of frames in each.
 N_OBJECTS, FRAMES_OF_MANY = 10_000, 3
 OF_MANY = ("case", "s", "ms an object", "CPU ms an object", "requests an object")
 #: Maximum time, relative to the transfer of the file, or s.
 TARGETS = {
     "rmsd": "1.5 transfer",
+    "rmsd, in water": "1.5 transfer",
+    "rmsd, chain": "1.5 transfer",
     "200 frames": "0.5 s",
     "info": "1 s",
     "info, no index": "1.3 transfer",
@@ -305,20 +313,30 @@ TARGETS = {
 def measure(case: str, data: Dataset, folder: Path, repeats: int) -> tuple[str, ...]:
     """Measure one case beside the transfer, in turn."""
     function, kind, has_index, error_rate = CASES[case]
-    path = h5md_file(data, "frame") if kind == "h5md" else data.trajectory(kind)
-    bucket = folder / BUCKET
-    bucket.mkdir(exist_ok=True)
-    if not (bucket / path.name).exists():
-        (bucket / path.name).symlink_to(path.resolve())
-    local = _in_process(function, Job(case, str(data.topology), str(path)), str(folder), "")
-    job = Job(case, str(data.topology), f"s3://{BUCKET}/{path.name}")
+    if kind == "h5md":
+        path = h5md_file(data, "frame")
+    else:
+        path = data.trajectory("xtc" if kind in ("water", "chain") else kind)
+    n_files, stem = (N_CHAIN, "chain") if kind == "chain" else (1, path.stem)
+    names = [f"{stem}{k or ''}{path.suffix}" for k in range(n_files)]
+    pattern = names[0] if n_files == 1 else f"{stem}*{path.suffix}"
+    # Indexes beside the local files are not in the bucket.
+    for place in (folder / "local", folder / BUCKET):
+        place.mkdir(exist_ok=True)
+        paths = [place / name for name in names]
+        for one in paths:
+            if not one.exists():
+                one.symlink_to(path.resolve())
+    of_local = Job(case, str(data.topology), str(folder / "local" / pattern))
+    local = _in_process(function, of_local, str(folder), "")
+    job = Job(case, str(data.topology), f"s3://{BUCKET}/{pattern}")
     times, bare, done = [], [], local
     with (
         store_server(folder, error_rate=error_rate) as endpoint,
         store_server(folder) as without_errors,
     ):
         for number in range(repeats + has_index):
-            bare.append(transfer(f"{without_errors}/{BUCKET}/{path.name}").seconds)
+            bare.append(transfer(without_errors, paths).seconds)
             # The first run makes the index.
             cache = folder / (f"cache-{case}" if has_index else f"cache-{case}-{number}")
             done = _in_process(function, job, str(cache), endpoint)
@@ -337,7 +355,8 @@ def measure(case: str, data: Dataset, folder: Path, repeats: int) -> tuple[str, 
 def main() -> None:
     asked = options(__doc__, [*CASES, "advise", "many", "zarrtraj"])
     asked.print_head()
-    data = prepare_set(RECIPES[0], asked.folder, 0.001 if asked.tiny else 1.0)
+    scale = 0.001 if asked.tiny else 1.0
+    data = prepare_set(RECIPES[0], asked.folder, scale)
     size = data.trajectory("xtc").stat().st_size / 1e6
     title = f"XTC of {data.n_frames} frames, {size:.0f} MB; responses begin after 80 to 100 ms"
     table = Table(title, HEADINGS)
@@ -347,7 +366,9 @@ def main() -> None:
         for case in CASES:
             if asked.wants(case):
                 report(case)
-                table.rows.append(measure(case, data, folder, asked.effort.repeats))
+                in_water = CASES[case][1] in ("water", "chain")
+                of_case = prepare_set(RECIPES[1], asked.folder, scale) if in_water else data
+                table.rows.append(measure(case, of_case, folder, asked.effort.repeats))
         (folder / BUCKET).mkdir(exist_ok=True)
         if asked.wants("advise"):
             report("advise")
