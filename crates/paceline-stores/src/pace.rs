@@ -15,8 +15,10 @@ const LATENCY: f64 = 0.05;
 /// a request of its own, whose bytes nobody reads.
 const SMALLEST_GAP: f64 = 65_536.0;
 const LARGEST_GAP: f64 = 1_048_576.0;
-/// The same gap while the bandwidth is unknown. Reading the gaps is what measures it.
+/// The same gap while the bandwidth is unknown, and number of bytes of gaps in a block of frames.
+/// Reading the gaps is what measures the bandwidth.
 const FIRST_GAP: u64 = 1 << 20;
+const FIRST_GAPS: u64 = 8 << 20;
 /// Maximum gap that is read between requests of which one waits for the other, bytes.
 const LARGEST_HOP: f64 = 33_554_432.0;
 /// The same gap while the bandwidth is unknown.
@@ -187,6 +189,14 @@ impl Pace {
         })
     }
 
+    /// Return the maximum number of bytes of gaps in a block of frames.
+    pub(crate) fn gaps(&self) -> u64 {
+        match self.lock().bandwidth {
+            Some(_) => u64::MAX,
+            None => FIRST_GAPS,
+        }
+    }
+
     /// Return the number of bytes whose transfer takes as long as one more request that is sent
     /// only after another has ended.
     pub(crate) fn hop(&self) -> u64 {
@@ -226,6 +236,7 @@ mod tests {
             now = receive(&pace, now + LATENCY, 1, Duration::ZERO);
         }
         assert_eq!((pace.gap(), pace.hop()), (FIRST_GAP, FIRST_HOP));
+        assert_eq!(pace.gaps(), FIRST_GAPS);
         let measured = *pace.lock();
         assert_eq!(measured.latency, Some(0.08));
         assert_eq!((measured.bandwidth, measured.bytes), (None, 0));
@@ -243,6 +254,7 @@ mod tests {
         let near = |bytes: u64, expected: f64| (bytes as f64 / expected - 1.0).abs() < 1e-3;
         assert!(near(pace.hop(), 0.08 * 40e6), "{}", pace.hop());
         assert!(near(pace.gap(), 0.08 * 40e6 / TOGETHER), "{}", pace.gap());
+        assert_eq!(pace.gaps(), u64::MAX);
         // Short requests between them change nothing.
         for _ in 0..1000 {
             now = receive(&pace, now + LATENCY, 1, Duration::ZERO);

@@ -278,6 +278,7 @@ impl Source for StoreSource {
         let pace = &self.object.store.pace;
         Access {
             gap: pace.gap(),
+            gaps: pace.gaps(),
             hop: pace.hop(),
             ahead: AHEAD,
         }

@@ -442,9 +442,11 @@ const GAP_OF_FEW: u64 = 64 << 10;
 /// Prefetch byte ranges. Ranges that are at most `gap` bytes apart are requested with one call.
 pub(crate) fn ask_for(source: &dyn Source, gap: u64, ranges: impl IntoIterator<Item = Range<u64>>) {
     let mut pending: Option<Range<u64>> = None;
+    let mut rest = source.access().gaps;
     for wanted in ranges {
         match &mut pending {
-            Some(range) if within_reach(range.end, wanted.start, gap) => {
+            Some(range) if within_reach(range.end, wanted.start, gap.min(rest)) => {
+                rest -= wanted.start - range.end;
                 range.end = wanted.end;
             }
             _ => {

@@ -277,6 +277,7 @@ fn blocks_are_asked_for_ahead_only_where_reading_waits() {
 fn a_store_is_asked_again_for_all_frames_that_need_more_bytes() {
     let store = Access {
         gap: 0,
+        gaps: 0,
         hop: 0,
         ahead: 1 << 20,
     };
@@ -300,4 +301,23 @@ fn a_store_is_asked_again_for_all_frames_that_need_more_bytes() {
         // The second frame and those after it are read by one call each.
         assert_eq!(reads(&file).len(), n_calls);
     }
+}
+
+#[test]
+fn gaps_are_read_as_far_as_their_bytes_are_allowed() {
+    let file = File {
+        access: Some(Access {
+            gap: 1 << 20,
+            gaps: 30_000,
+            ..Access::FILE
+        }),
+        ..File::default()
+    };
+    ask_for(
+        &file,
+        1 << 20,
+        [0..1000, 21_000..22_000, 30_000..31_000, 45_000..46_000],
+    );
+    let expected = [0..31_000, 45_000..46_000];
+    assert_eq!(*file.ahead.lock().unwrap(), expected);
 }

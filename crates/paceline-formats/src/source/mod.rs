@@ -22,6 +22,8 @@ pub struct Access {
     /// Maximum gap between two wanted ranges that are requested together, bytes. Reading the gap
     /// takes about as long as another request.
     pub gap: u64,
+    /// Maximum number of bytes of such gaps in one block of frames.
+    pub gaps: u64,
     /// Maximum gap that is read between two ranges if the second can be requested only once the
     /// first has arrived, bytes.
     pub hop: u64,
@@ -33,6 +35,7 @@ impl Access {
     /// Costs of a local file.
     pub const FILE: Access = Access {
         gap: GAP,
+        gaps: u64::MAX,
         hop: GAP,
         ahead: 0,
     };
