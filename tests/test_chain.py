@@ -566,6 +566,19 @@ def test_a_file_that_vanishes(copies):
         RMSF(universe.atoms).run()
 
 
+def test_warnings_about_a_file_end_when_it_has_grown(copies, monkeypatch):
+    path = Path(copies.names[0])
+    monkeypatch.chdir(path.parent)
+    content = path.read_bytes()
+    path.write_bytes(content[:-10])
+    with pytest.warns(PacelineWarning, match="is cut"):
+        chain = Chain([path.name])
+    assert "is cut" in chain.warnings[0]
+    path.write_bytes(content)
+    grown = chain.extended()
+    assert (grown.n_frames, grown.warnings) == (chain.n_frames + 1, [])
+
+
 def test_an_empty_file(copies):
     Path(copies.names[4]).write_bytes(b"")
     with pytest.raises(DamagedFileError, match=r"part5\.xtc.*an empty file"):

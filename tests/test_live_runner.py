@@ -1097,16 +1097,22 @@ def test_a_silent_stream_ends_after_a_given_time(sent, adk, tmp_path, run, how):
         if how == "command":
             table = tmp_path / "rmsd.csv"
             command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o", table]
-            status, _, err = run(*command, "--every", "10ms", "--idle", "0.2s")
+            status, _, err = run(*command, "--every", "10ms", "--idle", "2s")
             assert status == 1
         else:
             rmsd = RMSD(paceline.Universe(adk.topology, server.address).select_atoms("name CA"))
             with pytest.raises(ReadError) as caught:
-                list(paceline.live(rmsd, every=0.01, idle=0.2))
+                list(paceline.live(rmsd, every=0.01, idle=2))
             err = str(caught.value)
             assert len(rmsd.results.rmsd) == 5
-    assert "nothing came within 0.2 s" in err
+    assert "nothing came within 2 s" in err
     assert "--idle" in err
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "soon"])
+def test_times_without_data_are_above_0(adk, timeout):
+    with pytest.raises(ValueError, match="timeout must be a number above 0 s"):
+        paceline.Universe(adk.topology, "imd://127.0.0.1:1", timeout=timeout)
 
 
 def test_a_stream_without_a_file_is_named_by_its_address(sent, adk, tmp_path, run_with_answer):

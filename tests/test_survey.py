@@ -545,6 +545,19 @@ def test_folders_of_other_surveys(deposit, tmp_path, copied):
         paceline.open_survey(tmp_path)
 
 
+def test_the_same_files_under_other_names_of_their_folder(copied, tmp_path):
+    found = run(copied, tmp_path / "out")
+    link = tmp_path / "link"
+    link.symlink_to(copied)
+    assert len(run(link, tmp_path / "out").systems) == len(found.systems)
+    rows = [["a", f"{copied}/core/top.pdb", f"{copied}/core/1/md.xtc"]]
+    options = {"battery": BATTERY, "backend": "serial"}
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        named = catalogue(tmp_path / folder, rows)
+        assert len(paceline.survey(named, tmp_path / "named", **options).systems) == 1
+
+
 def test_two_surveys_at_once_are_refused(deposit, tmp_path):
     with (
         surveys.Journal(tmp_path / surveys.JOURNAL),

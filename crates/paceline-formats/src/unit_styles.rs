@@ -56,7 +56,7 @@ impl Units {
                                labelled Å, ps, Å/ps and kJ/(mol·Å)";
 
     /// Reason why the unit of lengths is unknown.
-    pub const UNKNOWN: &str = "LAMMPS wrote the file, which does not state its units";
+    pub const UNKNOWN: &str = "the file does not state the units of the simulation";
 
     /// Return the unit style with this name in LAMMPS's command `units`.
     pub fn named(name: &[u8]) -> Option<Units> {

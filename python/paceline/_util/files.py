@@ -31,6 +31,8 @@ SCHEMES = ("s3", "gs", "az", "http", "https")
 _STORE_SETTINGS = (
     *("AWS_", "AZURE_", "GOOGLE_", "IDENTITY_", "HF_", "NETRC", "SSL_CERT_"),
     *("PACELINE_ANONYMOUS", "PACELINE_RETRY", "PACELINE_PRIVATE_REDIRECTS"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
 )
 #: Maximum length of a file name to which a suffix can be added, bytes.
 _LONG_NAME = 200
@@ -462,7 +464,7 @@ def check_no_url(path: str | os.PathLike) -> None:
     """
     name = os.fspath(path)
     found = _URL.match(name) if isinstance(name, str) else None
-    if found and not os.path.lexists(name):
+    if found and not os.path.lexists(name) and not os.path.isdir(os.path.dirname(name)):
         # `Path` merges the two slashes of a URL.
         scheme, rest = found[1].lower(), name[found.end() :].lstrip("/")
         advice = "copy it to a disk first"

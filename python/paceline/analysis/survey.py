@@ -7,10 +7,9 @@ end, the rows of the journal and of an earlier survey are written to new tables.
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain
 from pathlib import Path
 
 import cloudpickle
@@ -26,8 +25,9 @@ from paceline.analysis.battery_file import read_battery_file, toml_of
 from paceline.analysis.default_batteries import Description
 from paceline.analysis.described_analyses import check_descriptions
 from paceline.analysis.survey_catalogue import SurveyCatalogue, SurveyEntry, read_catalogue
+from paceline.analysis.survey_found import FoundResults
 from paceline.analysis.survey_page import PAGE, save_pages
-from paceline.analysis.survey_records import SystemResults, decode, encode, need_arrow
+from paceline.analysis.survey_records import SystemResults, encode, need_arrow
 from paceline.analysis.survey_tables import (
     FORMAT,
     LONG,
@@ -35,12 +35,10 @@ from paceline.analysis.survey_tables import (
     NEXT,
     STATES,
     TABLES,
-    FoundRows,
     StoredTables,
     Survey,
     TableWriter,
     publish_next,
-    rows_of,
     types_of,
 )
 from paceline.analysis.survey_worker import (
@@ -54,13 +52,12 @@ from paceline.analysis.survey_worker import (
     core_digest,
     facts_of,
     open_system,
-    state_of,
     with_digest,
 )
 from paceline.backends import make_backend
 from paceline.backends.base import Backend
 from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
-from paceline.errors import CheckpointError, UnsupportedError, WorkerError, quiet_warnings, warn
+from paceline.errors import UnsupportedError, WorkerError, quiet_warnings, warn
 from paceline.performance.number_format import many
 from paceline.runner import FramesChosen
 
@@ -286,7 +283,7 @@ class _SurveyRun:
             raise UnsupportedError(f"{folder} is a file: expected a folder for the tables")
         self._overwrite, self._merge = overwrite, merge
         self._files = ExitStack()
-        self._found = _FoundResults(settings)
+        self._found = FoundResults(settings)
         self._earlier: StoredTables | None = None
         #: Id and replica of the trajectories that this run has analysed.
         self._done: set[tuple[str, str]] = set()
@@ -334,9 +331,8 @@ class _SurveyRun:
             return  # someone deleted a table, so that all are computed again
         earlier = StoredTables(survey)
         known = earlier.keys()
-        was, now = survey.facts["catalogue"]["folder"], self._catalogue.folder
-        # If that folder is gone, the files may have been moved.
-        is_other = was != now and (is_address(was) or os.path.isdir(was))
+        was = survey.facts["catalogue"]["folder"]
+        is_other = _is_elsewhere(was, self._catalogue)
         if known and (is_other or not any(one.key in known for one in self._catalogue.entries)):
             raise UnsupportedError(
                 f"{self._folder} contains a survey of other trajectories, such as "
@@ -506,112 +502,23 @@ class _SurveyRun:
         }
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Results of one trajectory: their key, the state of its files, and where they are stored.
+def _is_elsewhere(folder: str, catalogue: SurveyCatalogue) -> bool:
+    """True if a catalogue names files in another folder, although the given one exists.
 
-    `place` is the journal, the offset of the record and the number in it; None in earlier tables.
+    If that folder is gone, the files may have been moved.
     """
-
-    key: str
-    state: str
-    place: tuple[Journal, int, int] | None = None
-
-    @property
-    def failed(self) -> bool:
-        """True for an error that may pass, such as a missing file."""
-        return self.key.endswith("-")
-
-    def is_current(
-        self, entry: SurveyEntry, settings: SurveySettings, *, unknown: bool = False
-    ) -> bool:
-        """True if the files are in the same state; `unknown` if their state is not known."""
-        state = state_of(entry, settings)
-        return self.state == state if state else unknown
-
-
-class _FoundResults:
-    """Results of all trajectories with the same settings: of earlier tables, and of journals."""
-
-    def __init__(self, settings: SurveySettings):
-        self._settings = settings
-        self._stored: StoredTables | None = None
-        #: Results by id and replica, in the order in which they were read.
-        self._found: dict[tuple[str, str], list[_Found]] = {}
-        self._record: tuple[tuple[str, int], list[SystemResults]] = ("", 0), []
-        #: True if a journal has results of any trajectory.
-        self.has_records = False
-
-    def add_stored(self, stored: StoredTables, states: Mapping[tuple[str, str], str]) -> None:
-        """Add the results of an earlier survey."""
-        self._stored = stored
-        for name, key in stored.keys().items():
-            if key.startswith(f"{self._settings.digest}-"):
-                self._found[name] = [_Found(key, states.get(name, ""))]
-
-    def read(self, journal: Journal) -> None:
-        """Add the results in a journal."""
-        for record in journal.records():
-            self.add(journal, record)
-
-    def add(self, journal: Journal, record: bytes) -> list[tuple[str, str]]:
-        """Add the results in the last record of a journal; return ids and replicas."""
-        systems = _decode(journal, record)
-        for k, one in enumerate(systems):
-            if not one.facts["key"].startswith(f"{self._settings.digest}-"):
-                continue
-            self.has_records = True
-            found = self._found.setdefault((one.facts["id"], one.facts["replica"]), [])
-            place: tuple[Journal, int, int] | None = (journal, journal.size - len(record), k)
-            if one.facts["unchanged"]:
-                same = [other for other in found if other.key == one.facts["key"]]
-                if not same:
-                    continue
-                place = same[-1].place
-            found.append(_Found(one.facts["key"], one.facts["state"], place))
-        return [(one.facts["id"], one.facts["replica"]) for one in systems]
-
-    def of(self, entry: SurveyEntry) -> _Found | None:
-        """Return the results of a trajectory: those of its present files, or the last ones."""
-        found = self._found.get(entry.key, [])
-        if len(found) > 1:
-            state = state_of(entry, self._settings)
-            found = [one for one in found if one.state == state] or found
-        return found[-1] if found else None
-
-    def states(self, catalogue: SurveyCatalogue) -> list[tuple[str, str, str]]:
-        """Return id, replica, and the state of the files of each trajectory."""
-        pairs = ((entry, self.of(entry)) for entry in catalogue.entries)
-        return [(*entry.key, found.state) for entry, found in pairs if found is not None]
-
-    def rows(self, entries: Sequence[SurveyEntry]) -> Iterator[FoundRows]:
-        """Yield the rows of some trajectories, in order."""
-        stored = self._stored
-        for place, some in groupby(entries, self._place_of):
-            if place is None:
-                assert stored is not None
-                yield from stored.rows([entry.key for entry in some])
-                continue
-            journal, offset, k = place
-            if self._record[0] != (journal.path, offset):
-                self._record = (journal.path, offset), decode(journal.read(offset))
-            yield rows_of(self._record[1][k])
-
-    def _place_of(self, entry: SurveyEntry) -> tuple[Journal, int, int] | None:
-        """Return where a journal has the results of a trajectory; None if the tables have them."""
-        found = self.of(entry)
-        return None if found is None else found.place
-
-
-def _decode(journal: Journal, record: bytes) -> list[SystemResults]:
-    """Decode a record without its long tables; raise `CheckpointError` for other content."""
-    try:
-        return decode(record, long=False)
-    except (ValueError, TypeError, KeyError) as error:
-        raise CheckpointError(
-            f"{journal.path}: expected results of a survey, found another record ({error}); "
-            "delete the file to begin anew"
-        ) from error
+    if folder == catalogue.folder:
+        return False
+    if not (is_address(folder) or os.path.isdir(folder)):
+        return False
+    names = chain.from_iterable((one.topology, *one.trajectories) for one in catalogue.entries)
+    if all(os.path.isabs(name) or is_address(name) for name in names):
+        return False
+    return not (
+        os.path.isdir(folder)
+        and os.path.isdir(catalogue.folder)
+        and os.path.samefile(folder, catalogue.folder)
+    )
 
 
 def _part(entries: Sequence[SurveyEntry], shard: tuple[int, int] | None) -> Sequence[SurveyEntry]:

@@ -570,6 +570,8 @@ def _check_following(args: argparse.Namespace) -> None:
     for flag, value in {"--serve": args.serve, "--stop-when": args.stop_when}.items():
         if value is not None and not args.follow:
             raise UnsupportedError(f"{flag} applies to a trajectory that grows: add --follow")
+    if args.follow and not args.idle:
+        raise UnsupportedError("--idle: expected a time above 0")
     if args.follow and args.checkpoint is not None:
         raise UnsupportedError("--follow keeps its results in memory: omit --checkpoint")
     if args.tee is not None and not any(map(is_stream, args.trajectory)):

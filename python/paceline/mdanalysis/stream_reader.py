@@ -18,10 +18,14 @@ from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
 from paceline.trajectory.tee import TEMPORARY, GrowingFile, KeptFrames, Tee, growing_format
 
 #: Options of paceline's reader of files that a stream lacks.
-_OF_FILES = ("atoms", "cache", "cache_size", "continuous", "dataset", "group", "sub")
+_OF_FILES = (
+    *("atoms", "cache", "cache_size", "continuous", "dataset", "group", "radii", "refresh"),
+    *("sub", "time_offset"),
+)
 #: Further options that a Universe passes to its reader: of MDAnalysis's, and of its topologies.
 _OF_TOPOLOGIES = (
-    *("format", "atom_style", "external", "force_chainids_to_segids", "include_dir"),
+    *("format", "atom_style", "convert_units", "external", "force_chainids_to_segids"),
+    "include_dir",
     *("infer_system", "tpr_resid_from_one"),
 )
 

@@ -333,7 +333,7 @@ class Chain:
         chain = self._reopen(*self._state)
         chain.cache = self.cache
         # Those about the last file were true of its state when it was opened.
-        changed = f"{self.names[-1]}: "
+        changed = f"{self.names[-1]}: ", f"{self.files[-1].path}: "
         chain.warnings = [text for text in self.warnings if not text.startswith(changed)]
         return chain
 

@@ -19,6 +19,7 @@ from typing import NamedTuple, NoReturn, Self
 import numpy as np
 
 from paceline import _core
+from paceline._util.arguments import positive_number
 from paceline.block import FIELDS
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError, warn
 from paceline.trajectory.imd_protocol import (
@@ -142,6 +143,7 @@ class ImdStream:
         host, port = parse_address(address)
         if n_atoms is not None and n_atoms < 1:
             raise ValueError(f"n_atoms must be at least 1, not {n_atoms}")
+        timeout = _possible_timeout(timeout)
         self.address, self.n_atoms, self.n_frames = address, n_atoms, 0
         self.ended: str | None = None
         self._units, self._style, self._timeout = _Units.of_style(units), units, timeout
@@ -218,7 +220,7 @@ class ImdStream:
 
     def set_timeout(self, seconds: float | None) -> None:
         """Set the maximum time in which the engine sends nothing, seconds."""
-        self._timeout = seconds
+        self._timeout = seconds = _possible_timeout(seconds)
         self._socket.settimeout(seconds)
 
     # Handshake.
@@ -605,6 +607,13 @@ class ImdStream:
 
 _KEPT = "the frames before it are complete"
 _PATIENCE = "timeout= (--idle) waits longer"
+
+
+def _possible_timeout(seconds: float | None) -> float | None:
+    """Check a time without data, seconds, and limit it to the longest one of a socket."""
+    if seconds is None:
+        return None
+    return min(positive_number("timeout", seconds, "s"), threading.TIMEOUT_MAX)
 
 
 def _drain(connection: socket.socket) -> None:
