@@ -61,10 +61,13 @@ impl Hosts {
 
     /// Add the host of a request, which may be in a private network.
     pub(crate) fn add(&self, host: &str) {
+        // The names that are looked up have small letters, as redirects have, unless they are those
+        // of proxies.
+        let host = host.to_ascii_lowercase();
         let mut known = self.lock();
-        if !known.names.contains(host) {
-            known.has_private |= is_private(host);
-            known.names.insert(host.to_owned());
+        if !known.names.contains(&host) {
+            known.has_private |= is_private(&host);
+            known.names.insert(host);
         }
     }
 
@@ -104,6 +107,7 @@ impl Hosts {
 
     /// Look up the addresses of a host. Of the target of a redirect, only public ones are returned.
     fn addresses_of(&self, name: &str) -> io::Result<Vec<SocketAddr>> {
+        let name = &*name.to_ascii_lowercase();
         let mut found = (self.look_up)(name)?;
         let is_public = |one: &SocketAddr| !is_private_ip(one.ip());
         if self.lock().names.contains(name) {
@@ -217,6 +221,10 @@ mod tests {
         let private = hosts("store.lan");
         assert_eq!(private.addresses_of("store.lan").unwrap().len(), 1);
         assert_eq!(private.addresses_of("private.org").unwrap().len(), 1);
+        let capitals = hosts("Store.LAN");
+        assert_eq!(capitals.addresses_of("store.lan").unwrap().len(), 1);
+        assert!(hosts("LocalHost").may_be_private());
+        assert_eq!(public.addresses_of("Proxy.lan").unwrap().len(), 1);
         let literal = hosts("192.168.0.1");
         assert_eq!(literal.addresses_of("private.org").unwrap().len(), 1);
         let allowed = Hosts {
