@@ -47,14 +47,12 @@ const AZURE: [&str; 9] = [
     "IDENTITY_ENDPOINT",
 ];
 
-/// Variables of AWS with credentials, and those that are needed beside them.
-const TOGETHER: [(&str, &str); 2] = [
-    ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
-    (
-        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-    ),
-];
+/// Variables of AWS for the credentials of a container.
+const FULL_URI: &str = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+const TOKEN_FILE: &str = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
+
+/// Command that turns the credentials of a profile or of a container into variables.
+const EXPORT: &str = "eval \"$(aws configure export-credentials --format env)\"";
 
 /// File of `gcloud auth application-default login`, in the folder of the user.
 const GOOGLE_LOGIN: &str = ".config/gcloud/application_default_credentials.json";
@@ -182,31 +180,33 @@ fn once() -> RetryConfig {
     }
 }
 
+/// Options of all clients. They replace those of variables such as `AWS_CONNECT_TIMEOUT`, because
+/// [`Connector`] makes clients with times of its own.
 fn options() -> ClientOptions {
     ClientOptions::new().with_allow_http(true)
 }
 
 fn s3(address: &Address, set: &[Variable]) -> std::result::Result<AmazonS3Builder, String> {
     let builder = AmazonS3Builder::new()
-        .with_client_options(options())
         .with_retry(once())
         .with_http_connector(Connector::default());
     let mut builder = with_variables(builder, set, AmazonS3Builder::with_config)
+        .with_client_options(options())
         .with_bucket_name(&address.bucket);
-    let signs = has_credentials(address) && !is_anonymous();
-    let profile = match is_anonymous() || has_variable(&AWS) {
+    let skips = builder.get_config_value(&AmazonS3ConfigKey::SkipSignature);
+    let is_unsigned = is_anonymous() || skips.is_some_and(|value| is_yes(&value));
+    let signs = has_credentials(address) && !is_unsigned;
+    let profile = match is_unsigned || has_variable(&AWS) {
         // Errors of a profile matter if its keys are needed.
         true => aws_profile().unwrap_or_default(),
         false => aws_profile()?,
     };
     if signs && has_variable(&AWS) {
-        for (one, other) in TOGETHER {
-            if has_variable(&[one]) && !has_variable(&[other]) {
-                return Err(format!(
-                    "{one} is set, but {other} is not: set both or none"
-                ));
-            }
-        }
+        let value_of = |name: &str| {
+            let mut found = set.iter().filter(|(one, _)| one == name);
+            found.next().map(|(_, value)| value.as_str())
+        };
+        check_sources(value_of)?;
     } else if signs && let Some(key) = profile.get("aws_access_key_id") {
         let Some(secret) = profile.get("aws_secret_access_key") else {
             return Err(
@@ -221,7 +221,7 @@ fn s3(address: &Address, set: &[Variable]) -> std::result::Result<AmazonS3Builde
             builder = builder.with_token(token);
         }
         check_word("aws_access_key_id of the AWS profile", key)?;
-    } else if !is_anonymous() {
+    } else if !is_unsigned {
         check_profile(&profile)?;
     }
     for (key, setting) in [
@@ -238,7 +238,7 @@ fn s3(address: &Address, set: &[Variable]) -> std::result::Result<AmazonS3Builde
     if let Some(region) = builder.get_config_value(&AmazonS3ConfigKey::Region)
         && !region
             .chars()
-            .all(|one| one.is_ascii_alphanumeric() || one == '-')
+            .all(|one| one.is_ascii_alphanumeric() || "-_.".contains(one))
     {
         return Err(format!(
             "the region of AWS_REGION, AWS_DEFAULT_REGION or the AWS profile is {region:?}: expected a \
@@ -248,6 +248,39 @@ fn s3(address: &Address, set: &[Variable]) -> std::result::Result<AmazonS3Builde
     match signs {
         true => Ok(builder),
         false => Ok(builder.with_skip_signature(true)),
+    }
+}
+
+/// Return true for the values that `object_store` reads as true.
+fn is_yes(value: &str) -> bool {
+    let yes = ["1", "true", "on", "yes", "y"];
+    yes.contains(&&*value.to_ascii_lowercase())
+}
+
+/// Refuse variables of a role or container without the others that it needs, unless the credentials
+/// come from variables that `object_store` prefers.
+fn check_sources<'a>(
+    value_of: impl Fn(&str) -> Option<&'a str>,
+) -> std::result::Result<(), String> {
+    let has = |name| value_of(name).is_some();
+    let (file, role) = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN");
+    let missing = |one: &str, other: &str| {
+        Err(format!(
+            "{one} is set, but {other} is not: set both or none, or set keys with {EXPORT}"
+        ))
+    };
+    if has("AWS_ACCESS_KEY_ID") || (has(file) && has(role)) {
+        Ok(())
+    } else if has(file) {
+        missing(file, role)
+    } else if has("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") || !has(FULL_URI) {
+        Ok(())
+    } else if let Some(path) = value_of(TOKEN_FILE) {
+        // The client reports other errors of this file.
+        let token = fs::read_to_string(path).unwrap_or_default();
+        check_word(&format!("the file of {TOKEN_FILE}"), &token)
+    } else {
+        missing(FULL_URI, TOKEN_FILE)
     }
 }
 
@@ -262,7 +295,7 @@ fn check_profile(profile: &Profile) -> std::result::Result<(), String> {
     match others.iter().find(|key| profile.contains_key(**key)) {
         Some(key) => Err(format!(
             "the AWS profile gets its keys by {key}, which paceline does not read: export them first, \
-             with eval \"$(aws configure export-credentials --format env)\""
+             with {EXPORT}"
         )),
         None => Ok(()),
     }
@@ -270,10 +303,10 @@ fn check_profile(profile: &Profile) -> std::result::Result<(), String> {
 
 fn google(address: &Address, set: &[Variable]) -> GoogleCloudStorageBuilder {
     let builder = GoogleCloudStorageBuilder::new()
-        .with_client_options(options())
         .with_retry(once())
         .with_http_connector(Connector::default());
     let builder = with_variables(builder, set, GoogleCloudStorageBuilder::with_config)
+        .with_client_options(options())
         .with_bucket_name(&address.bucket);
     match has_credentials(address) && !is_anonymous() {
         true => builder,
@@ -283,10 +316,10 @@ fn google(address: &Address, set: &[Variable]) -> GoogleCloudStorageBuilder {
 
 fn azure(address: &Address, set: &[Variable]) -> MicrosoftAzureBuilder {
     let builder = MicrosoftAzureBuilder::new()
-        .with_client_options(options())
         .with_retry(once())
         .with_http_connector(Connector::default());
     let mut builder = with_variables(builder, set, MicrosoftAzureBuilder::with_config)
+        .with_client_options(options())
         .with_container_name(&address.bucket);
     if let Some((_, endpoint)) = set.iter().find(|(name, _)| name == "IDENTITY_ENDPOINT") {
         builder = builder.with_msi_endpoint(endpoint);
@@ -355,7 +388,57 @@ fn is_machine_of(vendor: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use object_store::ClientConfigKey;
+
     use super::*;
+
+    #[test]
+    fn variables_of_aws_that_belong_together() {
+        let check = |set: &[(&str, &'static str)]| {
+            check_sources(|name| set.iter().find(|one| one.0 == name).map(|one| one.1))
+        };
+        let (file, role) = (("AWS_WEB_IDENTITY_TOKEN_FILE", "/a"), ("AWS_ROLE_ARN", "a"));
+        let (uri, token) = ((FULL_URI, "http://h"), (TOKEN_FILE, "/none"));
+        let key = ("AWS_ACCESS_KEY_ID", "a");
+        let relative = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/a");
+        let other = ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "a");
+        for set in [
+            &[key, uri, other][..],
+            &[key, file],
+            &[file, role, uri],
+            &[relative, uri],
+            &[uri, token],
+        ] {
+            assert_eq!(check(set), Ok(()));
+        }
+        assert!(check(&[file]).unwrap_err().contains("AWS_ROLE_ARN is not"));
+        let message = check(&[uri, other]).unwrap_err();
+        assert!(
+            message.contains("TOKEN_FILE is not: set both or none"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn variables_change_no_option_of_the_client() {
+        let parse = |text| Address::parse(Path::new(text)).unwrap().unwrap();
+        let timeout = ClientConfigKey::ConnectTimeout;
+        let usual = options().get_config_value(&timeout);
+        let set =
+            ["AWS", "GOOGLE", "AZURE"].map(|one| (format!("{one}_CONNECT_TIMEOUT"), "1s".into()));
+        let s3 = s3(&parse("s3://b/a"), &set).unwrap();
+        let google = google(&parse("gs://b/a"), &set);
+        let azure = azure(&parse("az://b/a"), &set);
+        for found in [
+            s3.get_config_value(&AmazonS3ConfigKey::Client(timeout)),
+            google.get_config_value(&GoogleConfigKey::Client(timeout)),
+            azure.get_config_value(&AzureConfigKey::Client(timeout)),
+        ] {
+            assert_eq!(found, usual);
+        }
+    }
 
     #[test]
     fn passwords_are_encoded_as_rfc_4648_says() {

@@ -193,38 +193,48 @@ pub(crate) fn aws_profile() -> Result<Profile, String> {
             .unwrap_or_default()
     };
     let config = file("AWS_CONFIG_FILE", "config");
-    let mut found = section(&config, &format!("profile {name}"));
-    if name == "default" {
-        found.extend(section(&config, "default"));
-    }
-    found.extend(section(
-        &file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
-        &name,
-    ));
+    let credentials = file("AWS_SHARED_CREDENTIALS_FILE", "credentials");
+    let is_default = name == "default";
+    let sections = [
+        section(&config, &format!("profile {name}")),
+        section(&config, &name).filter(|_| is_default),
+        section(&credentials, &name),
+    ];
     match named {
-        Some(name) if found.is_empty() => Err(format!(
-            "AWS_PROFILE: neither ~/.aws/config nor ~/.aws/credentials has settings of a profile {name}"
+        Some(name) if sections.iter().all(Option::is_none) => Err(format!(
+            "AWS_PROFILE: neither ~/.aws/config nor ~/.aws/credentials has a profile {name}"
         )),
-        _ => Ok(found),
+        _ => Ok(sections.into_iter().flatten().flatten().collect()),
     }
 }
 
-/// Return the settings of one section of a file of sections.
-fn section(text: &str, name: &str) -> HashMap<String, String> {
-    let mut found = HashMap::new();
+/// Return the settings of one section of a file of sections, if the file has it.
+fn section(text: &str, name: &str) -> Option<Profile> {
+    let mut found = None;
     let mut inside = false;
     for line in text.lines() {
-        let line = line.trim();
+        let line = without_comment(line);
         if let Some(title) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
             inside = title.trim() == name;
-        } else if inside
-            && !line.starts_with(['#', ';'])
-            && let Some((key, value)) = line.split_once('=')
-        {
-            found.insert(key.trim().to_ascii_lowercase(), value.trim().to_owned());
+            if inside {
+                found.get_or_insert_default();
+            }
+        } else if let (true, Some((key, value))) = (inside, line.split_once('=')) {
+            let settings: &mut Profile = found.get_or_insert_default();
+            settings.insert(key.trim().to_ascii_lowercase(), value.trim().to_owned());
         }
     }
     found
+}
+
+/// Remove a comment, which begins with `#` or `;` at the beginning of a line or after a blank.
+fn without_comment(line: &str) -> &str {
+    let is_begin = |(at, _): &(usize, &str)| {
+        let before = &line[..*at];
+        before.is_empty() || before.ends_with([' ', '\t'])
+    };
+    let begin = line.match_indices(['#', ';']).find(is_begin);
+    line[..begin.map_or(line.len(), |(at, _)| at)].trim()
 }
 
 /// Return the login for a host: a token of Hugging Face, or an entry of .netrc.
@@ -352,11 +362,15 @@ mod tests {
 
     #[test]
     fn profiles() {
-        let text =
-            "[default]\nregion = a\n# [x]\n[profile b]\nregion=b # no\nendpoint_url = http://h\n";
-        assert_eq!(section(text, "default")["region"], "a");
-        assert_eq!(section(text, "profile b")["endpoint_url"], "http://h");
-        assert!(section(text, "x").is_empty());
+        let text = "[default]\nregion = a\n# [x]\n[profile b] ; mine\nregion=b # no\n ; region = c\n\
+                    endpoint_url = http://h/#a\nkey = a;b\t#c\n[profile empty]\n[c]\n";
+        assert_eq!(section(text, "default").unwrap()["region"], "a");
+        let b = section(text, "profile b").unwrap();
+        assert_eq!(b["region"], "b");
+        assert_eq!(b["endpoint_url"], "http://h/#a");
+        assert_eq!(b["key"], "a;b");
+        assert_eq!(section(text, "profile empty"), Some(Profile::new()));
+        assert_eq!(section(text, "x"), None);
     }
 
     #[test]
