@@ -5,10 +5,12 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
+use object_store::client::{HttpError, HttpErrorKind};
+
 use crate::address::{Address, Scheme};
 use crate::client::has_credentials;
 use crate::credentials::{is_anonymous, proxy_variable};
-use crate::requests::SILENCE;
+use crate::requests::{CONNECT_TIMEOUT, SILENCE, UNTRUSTED};
 use paceline_formats::error::Error;
 
 /// Request that failed.
@@ -24,6 +26,10 @@ impl Request<'_> {
     /// Return the error for the response to this request.
     pub(crate) fn failed(&self, error: object_store::Error) -> Error {
         let text = text_of(&error);
+        let connection = connection_of(&error);
+        let is_timeout = connection.is_some_and(|one| one.kind() == HttpErrorKind::Timeout);
+        // Unlike the whole text, it quotes no address and no response.
+        let below = connection.map_or_else(String::new, |one| text_of(one));
         let is_http = self.address.scheme.is_http();
         let is_bucket = |code: &&str| *code != "NoSuchBucket" || !is_http;
         let code = between(&text, "<Code>", "</Code>").filter(is_bucket);
@@ -68,8 +74,8 @@ impl Request<'_> {
                 );
                 self.io(io::ErrorKind::PermissionDenied, &what)
             }
-            _ if between(&text, "<Region>", "</Region>").is_some()
-                || text.contains("redirect without LOCATION") =>
+            _ if self.address.scheme == Scheme::S3
+                && (text.contains("<Region>") || is_bare_redirect(&text)) =>
             {
                 let region = between(&text, "<Region>", "</Region>");
                 let region = region.map_or_else(String::new, |region| format!("={region}"));
@@ -79,35 +85,59 @@ impl Request<'_> {
                 );
                 self.io(io::ErrorKind::Other, &what)
             }
-            _ if text.contains("certificate") => {
+            _ if below.contains("<Region>") || is_bare_redirect(&text) => {
+                let region = between(&below, "<Region>", "</Region>");
+                let region = region.map_or_else(String::new, |region| {
+                    format!(
+                        ": the bucket is in the region {region}, whose servers have other addresses"
+                    )
+                });
+                let what = format!("the server redirects the request, but to no address{region}");
+                self.io(io::ErrorKind::Other, &what)
+            }
+            _ if below.contains(UNTRUSTED) => {
                 let what = format!(
                     "the certificate of the server is not trusted ({}): if it should be, name a file \
                      with the certificate of its authority in SSL_CERT_FILE",
-                    reason_of(&text, None)
+                    reason_of(&below, None)
                 );
                 self.io(io::ErrorKind::Other, &what)
             }
-            _ if text.contains("timed out") => {
+            _ if below.contains("(Connect)") => {
+                let action = between(&text, "Error performing ", " in ").unwrap_or_default();
+                let url = action.rsplit(' ').next().unwrap_or_default();
+                let (scheme, rest) = url.split_once("://").unwrap_or_default();
+                let host = rest.split(['/', '?']).next().unwrap_or_default();
+                // It may not be used for this host, which no_proxy may name.
+                let proxy = proxy_variable(scheme).map(|name| format!(" ({name} is set)"));
+                let proxy = proxy.unwrap_or_default();
+                let (kind, what) = match is_timeout {
+                    true => (
+                        io::ErrorKind::TimedOut,
+                        format!(
+                            "cannot connect to {host} within {} s{proxy}: check the address, the \
+                             network and the proxy",
+                            CONNECT_TIMEOUT.as_secs()
+                        ),
+                    ),
+                    false => (
+                        io::ErrorKind::Other,
+                        format!(
+                            "cannot connect to {host}{proxy}: {}",
+                            reason_of(&below, None)
+                        ),
+                    ),
+                };
+                self.io(kind, &what)
+            }
+            _ if is_timeout => {
                 let what = format!(
                     "the server did not answer within {} s: check the address, the network and the proxy",
                     SILENCE.as_secs()
                 );
                 self.io(io::ErrorKind::TimedOut, &what)
             }
-            _ if text.contains("(Connect)") => {
-                let action = between(&text, "Error performing ", " in ").unwrap_or_default();
-                let url = action.rsplit(' ').next().unwrap_or_default();
-                let (scheme, rest) = url.split_once("://").unwrap_or_default();
-                let host = rest.split(['/', '?']).next().unwrap_or_default();
-                let proxy = proxy_variable(scheme).map(|name| format!(" by the proxy of {name}"));
-                let what = format!(
-                    "cannot connect to {host}{}: {}",
-                    proxy.unwrap_or_default(),
-                    reason_of(&text, None)
-                );
-                self.io(io::ErrorKind::Other, &what)
-            }
-            _ if text.contains("before message length") => {
+            _ if below.contains("before message length") => {
                 self.io(io::ErrorKind::UnexpectedEof, "the connection was cut")
             }
             _ => self.io(io::ErrorKind::Other, &reason_of(&text, code)),
@@ -186,9 +216,14 @@ fn is_of_machine(text: &str) -> bool {
     .any(|part| text.contains(part))
 }
 
+/// Return true for a redirect without an address.
+fn is_bare_redirect(text: &str) -> bool {
+    text.contains("redirect without LOCATION")
+}
+
 /// Return true if the server responded to a request for a range with the whole file.
 fn is_whole(text: &str) -> bool {
-    text.contains("non-partial") || text.contains("Range request not supported")
+    text.contains("Received non-partial response") || text.contains("Range request not supported")
 }
 
 /// Return the reason of an unexpected error: the server's status and code, or the last cause.
@@ -205,8 +240,20 @@ fn reason_of(text: &str, code: Option<&str>) -> String {
     without_queries(last)
 }
 
+/// Return the error of a connection among the causes of an error.
+fn connection_of(error: &object_store::Error) -> Option<&HttpError> {
+    let mut source = error.source();
+    while let Some(one) = source {
+        if let Some(found) = one.downcast_ref() {
+            return Some(found);
+        }
+        source = one.source();
+    }
+    None
+}
+
 /// Return the messages of an error and of its causes, a line each.
-fn text_of(error: &object_store::Error) -> String {
+fn text_of(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(one) = source {
@@ -237,7 +284,9 @@ mod tests {
 
     use super::*;
 
-    fn message(address: &str, text: &str) -> String {
+    type Source = Box<dyn std::error::Error + Send + Sync>;
+
+    fn message(address: &str, source: Source) -> String {
         let address = Address::parse(Path::new(address)).unwrap().unwrap();
         let request = Request {
             address: &address,
@@ -245,7 +294,6 @@ mod tests {
             tries: 2,
             elapsed: Duration::from_secs(3),
         };
-        let source = text.to_owned().into();
         let error = object_store::Error::Generic {
             store: "S3",
             source,
@@ -253,36 +301,88 @@ mod tests {
         request.failed(error).to_string()
     }
 
+    /// Return the error of a connection.
+    fn broken(kind: HttpErrorKind, text: &str) -> Source {
+        HttpError::new(kind, io::Error::other(text.to_owned())).into()
+    }
+
     #[test]
     fn reasons_of_failures() {
-        for (text, words) in [
+        for (source, words) in [
             (
-                "<Code>AuthorizationHeaderMalformed</Code><Region>eu-north-1</Region>",
+                "<Code>AuthorizationHeaderMalformed</Code><Region>eu-north-1</Region>".into(),
                 "the bucket b is in another region: set AWS_REGION=eu-north-1",
             ),
             (
-                "received redirect without LOCATION",
+                "received redirect without LOCATION".into(),
                 "the bucket b is in another region: set AWS_REGION (2",
             ),
             (
-                "invalid peer certificate: UnknownIssuer",
+                broken(
+                    HttpErrorKind::Connect,
+                    "client error (Connect)\ninvalid peer certificate: UnknownIssuer",
+                ),
                 "the certificate of the server is not trusted (invalid peer certificate: UnknownIssuer): \
                  if it should be, name a file with the certificate of its authority in SSL_CERT_FILE",
             ),
             (
-                "error sending request\noperation timed out",
+                broken(
+                    HttpErrorKind::Timeout,
+                    "error sending request\noperation timed out",
+                ),
                 "the server did not answer within 30 s",
             ),
             (
-                "PUT http://169.254.169.254/latest/api/token\nstatus code: 404 Not Found: none",
+                broken(
+                    HttpErrorKind::Timeout,
+                    "client error (Connect)\noperation timed out",
+                ),
+                " within 10 s: check the address, the network and the proxy",
+            ),
+            (
+                broken(
+                    HttpErrorKind::Interrupted,
+                    "end of file before message length reached",
+                ),
+                "the connection was cut",
+            ),
+            (
+                "PUT http://169.254.169.254/latest/api/token\nstatus code: 404 Not Found: none"
+                    .into(),
                 "the credentials of this machine cannot be read (the server answered 404 Not Found)",
             ),
+            (
+                "status code: 504 Gateway Timeout: upstream request timed out".into(),
+                "the server answered 504 Gateway Timeout (2",
+            ),
+            (
+                "status code: 500 Internal Server Error: invalid peer certificate (Connect)".into(),
+                "the server answered 500 Internal Server Error (2",
+            ),
         ] {
-            let message = message("s3://b/md.xtc", text);
+            let message = message("s3://b/md.xtc", source);
             let begin = "s3://b/md.xtc: cannot read bytes 0 to 10: ";
             assert!(message.starts_with(begin), "{message}");
             assert!(message.contains(words), "{message}");
             assert!(message.contains("(2 requests in 3.0 s)"), "{message}");
+        }
+    }
+
+    #[test]
+    fn redirects_of_servers_name_no_variable() {
+        for (source, words) in [
+            (
+                broken(HttpErrorKind::Unknown, "<Region>eu-north-1</Region>"),
+                "the server redirects the request, but to no address: the bucket is in the region \
+                 eu-north-1",
+            ),
+            (
+                "received redirect without LOCATION".into(),
+                "the server redirects the request, but to no address (2",
+            ),
+        ] {
+            let message = message("https://h/md.xtc", source);
+            assert!(message.contains(words), "{message}");
         }
     }
 }

@@ -26,13 +26,16 @@ pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// Maximum number of attempts to reach a server that does not respond at all.
 const CONNECTIONS: u32 = 4;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum times to connect to the server of a machine's credentials, which `object_store` sets, and
 /// to wait for its responses. Machines without such a server may lose requests for it.
 const METADATA_CONNECT: Duration = Duration::from_secs(1);
 const METADATA_LIMIT: Duration = Duration::from_secs(5);
 /// Maximum time without another byte of a response.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+
+/// Beginning of the message about a certificate that is not trusted.
+pub(crate) const UNTRUSTED: &str = "invalid peer certificate";
 
 /// Number of times that a request was sent.
 #[derive(Debug, Clone, Default)]
@@ -214,7 +217,7 @@ fn is_temporary(status: StatusCode) -> bool {
 fn may_pass(error: &HttpError, n_tries: u32) -> bool {
     match error.kind() {
         _ if text_within(error, REFUSED) => false,
-        HttpErrorKind::Connect => n_tries < CONNECTIONS && !text_within(error, "certificate"),
+        HttpErrorKind::Connect => n_tries < CONNECTIONS && !text_within(error, UNTRUSTED),
         HttpErrorKind::Request | HttpErrorKind::Timeout | HttpErrorKind::Interrupted => true,
         _ => false,
     }
@@ -257,6 +260,23 @@ mod tests {
         assert_eq!(retry_after(&headers), None);
         headers.insert(RETRY_AFTER, HeaderValue::from_static("3"));
         assert_eq!(retry_after(&headers), Some(Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn errors_that_may_pass() {
+        let connect = |text: &str| {
+            HttpError::new(
+                HttpErrorKind::Connect,
+                std::io::Error::other(text.to_owned()),
+            )
+        };
+        let refused = connect("cannot connect for certificate.xtc");
+        assert!(may_pass(&refused, 1));
+        assert!(!may_pass(&refused, CONNECTIONS));
+        assert!(!may_pass(
+            &connect("invalid peer certificate: UnknownIssuer"),
+            1
+        ));
     }
 
     #[test]
