@@ -75,13 +75,16 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    """Serve a bucket, also as a plain web server. The user has neither credentials nor a cache."""
+    """Serve a bucket, also as a plain web server. There are no credentials, proxies or caches."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PACELINE_RETRY_SECONDS", "2")
     settings = ("AWS_", "AZURE_", "GOOGLE_", "IDENTITY_", "HF_", "NETRC")
     for name in [name for name in os.environ if name.startswith(settings)]:
         monkeypatch.delenv(name)
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
     with object_server() as objects:
         objects.bucket = f"b{objects.address.rsplit(':', 1)[1]}"
         monkeypatch.setenv("AWS_ENDPOINT_URL", objects.address)
@@ -752,8 +755,10 @@ def test_a_connection_that_is_cut_is_made_again(store, at):
         (lambda one: one.answer(206, bytes(10), **ENCODED), r"sends it encoded \(gzip\)"),
         (lambda one: one.refuse(403, "InvalidObjectState"), "it is in cold storage: restore it"),
         (cut, "cut|error"),
+        (lambda one: one.answer(504, b"upstream request timed out"), "the server answered 504"),
+        (lambda one: one.answer(500, b"a certificate is missing"), "the server answered 500"),
     ],
-    ids=["busy", "refused", "whole", "redirect", "encoded", "cold", "cut"],
+    ids=["busy", "refused", "whole", "redirect", "encoded", "cold", "cut", "late", "broken"],
 )
 def test_a_server_that_keeps_failing_is_named(answer, words, store, at, monkeypatch):
     monkeypatch.setenv("PACELINE_RETRY_SECONDS", "0.5")
@@ -856,6 +861,54 @@ def test_a_wrong_setting_is_named(address, variables, words, store, monkeypatch)
     assert store.requests == []
 
 
+UNUSED = {"AWS_PROFILE": "none", "AWS_WEB_IDENTITY_TOKEN_FILE": "/none"}
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        KEYS | UNUSED,
+        KEYS
+        | {
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://localhost:1338/latest",
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN": "token",
+        },
+        UNUSED | {"AWS_SKIP_SIGNATURE": "True"},
+        {"AWS_DEFAULT_REGION": "us_west.2"},
+    ],
+    ids=["keys", "container", "unsigned", "region"],
+)
+def test_settings_that_are_not_needed_are_no_errors(variables, store, monkeypatch):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert paceline.open(f"s3://{store.bucket}/md.xtc").n_frames == 10
+    is_signed = ["authorization" in one for one in store.headers]
+    assert is_signed == [variables.keys() >= KEYS.keys()] * len(is_signed)
+
+
+def test_a_token_of_a_container_with_a_line_break_is_named(store, tmp_path, monkeypatch):
+    (tmp_path / "token").write_text("top-secret\n")
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", store.address)
+    monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
+    words = f"the file of AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE {NEW_LINE}"
+    with pytest.raises(UnsupportedError, match=words):
+        paceline.open(f"s3://{store.bucket}/md.xtc")
+
+
+def test_the_name_of_a_server_may_have_capitals(store, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.address.replace("127.0.0.1", "LocalHost"))
+    assert paceline.open(f"s3://{store.bucket}/md.xtc").n_frames == 10
+
+
+def test_profiles_may_be_empty_or_have_comments(store, tmp_path, monkeypatch):
+    (tmp_path / ".aws").mkdir()
+    profiles = "[profile empty]\n[profile home] ; mine\nregion = eu-north-1 # home\n"
+    (tmp_path / ".aws" / "config").write_text(profiles)
+    for name in ("empty", "home"):
+        monkeypatch.setenv("AWS_PROFILE", name)
+        assert paceline.open(f"s3://{store.bucket}/md.xtc").n_frames == 10
+
+
 def test_empty_settings_are_those_that_are_not_set(store, monkeypatch):
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN", "AWS_PROFILE", "http_proxy", "NETRC"):
         monkeypatch.setenv(name, "")
@@ -903,6 +956,11 @@ def test_the_region_of_a_bucket_is_named(status, store):
     store.fault = Faults(answer, n=-1)
     with pytest.raises(OSError, match="is in another region: set AWS_REGION=eu-north-1"):
         paceline.open(f"s3://{store.bucket}/md.xtc")
+    # Regions of the environment do not change other addresses.
+    words = {301: "to no address: the bucket is in the region eu-n", 400: "the server answered 400"}
+    with pytest.raises(OSError, match=words[status]) as raised:
+        paceline.open(f"{store.address}/{store.bucket}/md.xtc")
+    assert "AWS_REGION" not in str(raised.value)
 
 
 @needs_program("openssl")
@@ -929,6 +987,7 @@ def test_a_certificate_that_is_not_trusted(tmp_path, store, monkeypatch):
         ("s3://my bucket/md.xtc", UnsupportedError, "names of buckets have letters"),
         ("{address}/md*.xtc", FileNotFoundError, "servers of plain HTTP cannot be listed: name"),
         ("http://127.0.0.1:{port}/a", OSError, r"cannot connect to 127\.0\.0\.1:{port}: "),
+        ("http://127.0.0.1:{port}/certificate.xtc", OSError, r"cannot connect to 127\.0\.0\.1:"),
     ],
 )
 def test_addresses_that_cannot_be_opened(name, error, words, store):
@@ -939,15 +998,13 @@ def test_addresses_that_cannot_be_opened(name, error, words, store):
 
 def test_a_proxy_that_cannot_be_reached_is_named(store, monkeypatch):
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_port()}")
-    with pytest.raises(OSError, match=r"to example\.org by the proxy of http_proxy"):
+    with pytest.raises(OSError, match=r"cannot connect to example\.org \(http_proxy is set\): "):
         paceline.open("http://example.org/md.xtc")
 
 
 @pytest.fixture
 def landing(store, monkeypatch):
     """Serve a public web server, by a proxy; its files are redirected to the address of a test."""
-    for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", store.address)
     store.files["/md.xtc"] = Path(XTC).read_bytes()
     store.target = ""
