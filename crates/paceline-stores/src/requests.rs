@@ -282,17 +282,26 @@ mod tests {
     #[test]
     fn a_server_that_does_not_answer() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("http://{}/md.xtc", silent.local_addr().unwrap());
-        let silence = Duration::from_millis(50);
-        let client = Repeating::new(CONNECT_TIMEOUT, silence, Duration::ZERO).unwrap();
-        let mut request = HttpRequest::new(object_store::client::HttpRequestBody::empty());
-        *request.uri_mut() = address.parse().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .unwrap();
-        let error = runtime.block_on(client.call(request)).unwrap_err();
-        assert_eq!(error.kind(), HttpErrorKind::Timeout);
-        assert!(text_within(&error, "timed out"), "{error:?}");
+        let short = Duration::from_millis(50);
+        // An encrypted connection needs an answer of the server.
+        for (scheme, connect, silence) in
+            [("http", CONNECT_TIMEOUT, short), ("https", short, SILENCE)]
+        {
+            let address = format!("{scheme}://{}/md.xtc", silent.local_addr().unwrap());
+            let client = Repeating::new(connect, silence, Duration::ZERO).unwrap();
+            let mut request = HttpRequest::new(object_store::client::HttpRequestBody::empty());
+            *request.uri_mut() = address.parse().unwrap();
+            let error = runtime.block_on(client.call(request)).unwrap_err();
+            assert_eq!(error.kind(), HttpErrorKind::Timeout);
+            assert_eq!(
+                text_within(&error, "(Connect)"),
+                scheme == "https",
+                "{error:?}"
+            );
+        }
     }
 }
