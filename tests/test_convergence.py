@@ -1,5 +1,6 @@
 """Tests of verdicts on time series: known starts, states, angles, replicas, and unusual input."""
 
+import json
 import re
 from pathlib import Path
 
@@ -117,6 +118,7 @@ class TestOddInput:
             ([1.0, 2.0], "only 2 values (20 are needed)"),
             ([np.nan] * 10, "only 0 values (20 are needed)"),
             ([2.0] * 50, "all 50 values are equal"),
+            ([3.1] * 1000, "all 1,000 values are equal"),  # their mean is rounded
             ([1.5e308, 1.6e308] * 4, "have no finite mean"),
         ],
     )
@@ -365,6 +367,12 @@ class TestReplicas:
         assert found.verdict == "not shown to be sampled"
         assert any("replica 2 most" in reason for reason in found.reasons)
 
+    def test_halves_differ_where_replicas_do_not(self):
+        drift = np.concatenate([np.linspace(0, 5, 500) + autoregressive(1, 500, k) for k in (1, 2)])
+        reasons = paceline.convergence(drift, replicas=np.repeat([1, 2], 500)).reasons
+        assert any("the halves of the replicas differ" in reason for reason in reasons)
+        assert not any("most" in reason for reason in reasons)
+
     def test_each_stays_in_its_state(self):
         values, labels = self.make([-1, 1, -1, 1], time=1.0)
         assert paceline.convergence(values, replicas=labels).verdict != "sampled"
@@ -546,6 +554,21 @@ class TestTheCommand:
         path.write_text(f'@ xaxis label "Time (ns)"\n@ yaxis label "RMSD (nm)"\n{rows}\n')
         self.run(str(path))
         assert "a verdict on RMSD alone" in capsys.readouterr().err
+        folder = tmp_path / "rmsd"
+        folder.mkdir()
+        other = folder / "gyrate.xvg"
+        other.write_text(path.read_text("utf-8").replace("RMSD (nm)", "Rg (nm)"), "utf-8")
+        self.run(str(path), str(other))
+        assert "RMSD alone" not in capsys.readouterr().err
+
+    def test_angles_of_other_programs(self, tmp_path, capsys):
+        path = tmp_path / "angle.xvg"
+        turned = (180 + 20 * autoregressive(3) + 180) % 360 - 180
+        rows = "\n".join(f"{k} {value}" for k, value in enumerate(turned))
+        path.write_text(f'@ xaxis label "Time (ns)"\n@ yaxis label "Angle (degrees)"\n{rows}\n')
+        self.run(str(path), "--json")
+        [series] = json.loads(capsys.readouterr().out)["series"]
+        assert abs(abs(series["mean"]) - 180) < 3
 
     def test_replicas(self, tables, capsys):
         self.run(*tables, "--replicas", "--y", "Rg")

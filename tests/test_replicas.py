@@ -19,7 +19,7 @@ from paceline.analysis.replicas import Replicas
 from paceline.analysis.sasa import SASA
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import mean_of_replicas
-from paceline.errors import UnsupportedError
+from paceline.errors import PacelineWarning, UnsupportedError
 
 ASKED = {
     "gyration": {"select": "name CA"},
@@ -84,6 +84,14 @@ def test_each_replica_counts_once(replicas):
         "No mean is given: it is meaningless" in remark
         for remark in replicas.remarks("ramachandran")
     )
+
+
+def test_copies_of_a_replica_warn(systems):
+    universes = [opened(systems, "wt", k) for k in (1, 1, 2)]
+    replicas = Replicas({"wt": [Battery({"gyration": {}}, one) for one in universes]})
+    with pytest.warns(PacelineWarning, match="replica 2 of wt is a copy of replica 1 of wt"):
+        replicas.run()
+    assert any("is a copy of" in one for one in replicas.warnings)
 
 
 def in_memory(rng, mean, n_frames=600):

@@ -297,6 +297,7 @@ def _agreement(
     """Judge the agreement of replicas by their starts, R̂, and the interval between their means."""
     # A single simulation has no agreement to judge.
     from paceline.analysis.replica_diagnostics import (
+        differ_as_a_whole,
         effective_size,
         rank_normalised_r_hat,
         tail_effective_size,
@@ -318,9 +319,11 @@ def _agreement(
     if r_hat > MOST_R_HAT:
         centre = float(np.median(means))
         farthest = [*found][int(np.argmax(np.abs(means - centre)))]
+        expected = f"(R̂ is {shown}; {MOST_R_HAT} or less is expected)"
         reasons.append(
-            f"replicas differ (R̂ is {shown}; {MOST_R_HAT} or less is expected), "
-            f"replica {farthest} most"
+            f"replicas differ {expected}, replica {farthest} most"
+            if differ_as_a_whole(series, MOST_R_HAT)
+            else f"the halves of the replicas differ {expected}"
         )
     least = float(sum(np.nan_to_num(one.least_independent) for one in found.values()))
     shortest = min(map(len, series))

@@ -29,6 +29,12 @@ def rank_normalised_r_hat(series: Sequence[np.ndarray]) -> float:
     return max(_r_hat(_normalised(one)) for one in (halves, folded))
 
 
+def differ_as_a_whole(series: Sequence[np.ndarray], most: float) -> bool:
+    """True if R̂ of the undivided replicas exceeds `most`, so that not only their halves differ."""
+    n = min(map(len, series))
+    return _r_hat(_normalised(np.array([one[len(one) - n :] for one in series]))) > most
+
+
 def effective_size(series: Sequence[np.ndarray]) -> float:
     """Return the bulk effective sample size, computed from halves of replicas; NaN if unknown.
 

@@ -43,7 +43,7 @@ from paceline.analysis.uncertainty import (
 )
 from paceline.contract.atoms import attribute_of
 from paceline.contract.figure_options import FigureOptions
-from paceline.errors import UnsupportedError, kept_warnings
+from paceline.errors import UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import FIGURE_STYLE, check_style, styled
 from paceline.performance.number_format import joined
 from paceline.runner import RunOptions, run
@@ -207,7 +207,26 @@ class Replicas:
             given = needed_transforms(analyses, options.get("transforms", ()), unwrap=unwrap)
             options["transforms"] = given  # type: ignore[typeddict-item]
             run(analyses, **options)
+            self._warn_of_copies()
         return self
+
+    def _warn_of_copies(self) -> None:
+        """Warn of replicas whose trajectories have the same content as those of others."""
+        known: dict[object, str] = {}
+        for (group, k, _), analysis in self.analyses.items():
+            facts = analysis.provenance
+            content = facts.get("trajectory sha256", facts.get("fingerprint"))
+            name = f"replica {k} of {group}"
+            if content is None or f"{content}".startswith("none"):
+                continue
+            # One HDF5 file may contain several replicas, which options choose.
+            opened = attribute_of(analysis.atomgroup.universe, "opened_with")
+            key = content, repr(opened and opened[1])
+            if (first := known.setdefault(key, name)) != name:
+                warn(
+                    f"{name} is a copy of {first}, by the content of its trajectory: it counts as "
+                    "another simulation, and intervals are too narrow; name each trajectory once"
+                )
 
     @property
     def timings(self) -> Timings:

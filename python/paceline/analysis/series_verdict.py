@@ -130,8 +130,10 @@ def assess_series(
         centre = float(values.mean())
         deviations = values - centre
         scale = float(max(deviations.max(), -deviations.min()))
-    if scale == 0 or not np.isfinite(scale):
-        odd = "are equal" if scale == 0 else "have no finite mean"
+    # The mean of equal values may be another number, by rounding.
+    is_constant = values.min() == values.max()
+    if is_constant or not np.isfinite(scale):
+        odd = "are equal" if is_constant else "have no finite mean"
         return _unknown(values, rows, times, (f"all {n:,} values {odd}", *notes))
     deviations /= scale
     if start == UNKNOWN_START:
@@ -245,7 +247,9 @@ def _unknown(
     reasons: tuple[str, ...],
 ) -> Convergence:
     """Make the verdict for values that are all equal."""
-    mean = float(values.mean()) if len(values) else np.nan
+    mean = np.nan
+    if len(values):
+        mean = float(values[0] if values.min() == values.max() else values.mean())
     unknown = (np.nan, np.nan)
     start = int(rows[0]) if len(rows) else None
     return Convergence(

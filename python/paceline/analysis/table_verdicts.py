@@ -15,6 +15,8 @@ from paceline.performance.number_format import joined
 
 #: Maximum number of series of a table that get verdicts without a request.
 MOST_SERIES = 16
+#: Units of angles in tables of paceline and of other programs.
+DEGREES = ("°", "deg", "degree", "degrees")
 #: Maximum R̂ that is written as a number.
 MOST_SHOWN = 100
 
@@ -158,8 +160,17 @@ def table_verdicts(
 def kind_of_series(table: Table, title: str) -> Kind:
     """Return the meaning of a column: numbers, periodic angles, or states."""
     if not table.no_mean:
-        return "linear"
+        return "angle" if _turns(table, title) else "linear"
     return "angle" if name_and_unit(title)[1] == "°" else "states"
+
+
+def _turns(table: Table, title: str) -> bool:
+    """True for a column of degrees that passes from one end of its range to the other."""
+    values = np.asarray(table.columns[title])
+    if name_and_unit(title)[1] not in DEGREES or values.dtype.kind not in "iuf":
+        return False
+    known = values[np.isfinite(values)]
+    return bool(np.all(np.abs(known) <= 360) and np.any(np.abs(np.diff(known)) > 180))
 
 
 def verdicts_with_angles(table: Table) -> dict[str, SeriesVerdict]:
@@ -287,7 +298,7 @@ def system_verdict(found: Mapping[str, SeriesVerdict]) -> str:
     if not found:
         return ""
     answer = f"{_answer(found)} {_agreement(found)}".rstrip()
-    if all("rmsd" in name.lower() for name in found):
+    if all("rmsd" in one.title.lower() for one in found.values()):
         return f"{answer} This is a verdict on RMSD alone, which many different structures share."
     return answer
 
@@ -304,7 +315,8 @@ def _agreement(found: Mapping[str, SeriesVerdict]) -> str:
         return f"Replicas agree ({shown} at most)."
     most = f", most in {worst}" if len(differ) > 1 else ""
     differing = joined(_few(differ))
-    return f"Replicas differ in {differing}{most} ({shown}; {MOST_R_HAT} or less is expected)."
+    expected = f"({shown}; {MOST_R_HAT} or less is expected)"
+    return f"Replicas, or their halves, differ in {differing}{most} {expected}."
 
 
 def _answer(found: Mapping[str, SeriesVerdict]) -> str:
