@@ -407,6 +407,10 @@ def test_a_number_of_frames_or_a_condition_ends_it(adk_xtc, tmp_path):
         rmsd, every=0.01, stop_when=lambda update: "enough" if update.n_frames > 40 else None
     )
     assert (last.n_frames, last.ended) == (98, "enough")
+    *_, last = paceline.live(rmsd, every=0.01, stop_when=lambda update: update.n_frames > 40)
+    assert (last.n_frames, last.ended) == (98, "stop_when returned True")
+    with pytest.raises(TypeError, match="expected the reason to stop, or None, found 1"):
+        list(paceline.live(rmsd, every=0.01, stop_when=lambda update: 1))
 
 
 def test_ctrl_c_ends_the_wait_with_all_results(growing, adk_xtc, monkeypatch):

@@ -178,7 +178,8 @@ def test_commands_that_install_packages_say_what_to_do_without_a_network():
     installs = re.compile(r"^\t.*(\$\(PIP\)|\$\(QUICK_INSTALL\)|pip install|cargo install)")
     installing = [line for line in lines if installs.search(line)]
     assert len(installing) >= 10
-    assert all(line.endswith("$(OR_SAY)") for line in installing), installing
+    # Without the package of one test, that test is skipped.
+    assert all(line.endswith(("$(OR_SAY)", 'is skipped" >&2')) for line in installing), installing
 
 
 @pytest.mark.skipif(os.name == "nt" or not shutil.which("make"), reason="there is no make")

@@ -29,6 +29,7 @@ class SimpleJob:
     source: SimpleNamespace
     row_bytes: int
     sharers: int = 1
+    estimates: tuple = ()
 
 
 def job(n_wanted=100, row_bytes=0):

@@ -399,7 +399,12 @@ class GrowingRun(Generic[State]):
         stop = self._chosen.stop
         if stop is not None and self._trajectory.n_frames >= stop:
             return f"{many(stop, 'frame')} were asked for"
-        return None if self._stop_when is None else self._stop_when(state)
+        found = None if self._stop_when is None else self._stop_when(state)
+        if isinstance(found, bool):
+            return "stop_when returned True" if found else None
+        if not isinstance(found, str | None):
+            raise TypeError(f"stop_when: expected the reason to stop, or None, found {found!r}")
+        return found
 
     def _run(self) -> State | None:
         """Include the new frames and run the analyses; None if frames that they need are awaited.

@@ -132,7 +132,7 @@ def live(
     stop_when : str or callable, optional
         Conditions after which the trajectory is not followed any more, such as "rmsd sampled" or
         "rmsd 0.1 and gyration sampled": see `paceline.analysis.stop_conditions.StopConditions`. Or
-        a function that is called with each `Update`, and returns the reason to stop, or None.
+        a function that is called with each `Update`, and returns the reason to stop, True or None.
     tee : path-like, optional
         File to which the frames of a stream (imd://) are written: XTC, TRR, DCD or NetCDF. Analyses
         read the frames from this file. By default the file with which the Universe was opened, or a

@@ -2,6 +2,7 @@
 
 import copy
 import os
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -148,7 +149,9 @@ class Battery:
         self._whole = self.descriptions, self.analyses, self.left_out
         self._during: Self | None = None
         self._optional = optional
-        self._suit(universe.trajectory.n_frames)
+        trajectory = universe.trajectory
+        # Of a stream, only the first frame is there.
+        self._suit(sys.maxsize if is_stream(trajectory.filename) else trajectory.n_frames)
         self.ligands: list[str] = []
         self.energies: Energies | None = None
         self._of_energies: dict[str, Any] = {}

@@ -489,7 +489,7 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
     options = {"max_memory": args.max_memory, "unwrap": not args.no_unwrap}
     if args.equilibrated:
         if args.follow:
-            raise UnsupportedError("--equilibrated needs a complete trajectory: omit --follow")
+            raise UnsupportedError("--equilibrated needs a complete trajectory, not one that grows")
         if args.checkpoint is not None:
             raise UnsupportedError("--equilibrated runs twice, and has no --checkpoint")
         options["equilibrated"] = True
@@ -573,7 +573,9 @@ def _check_following(args: argparse.Namespace) -> None:
     if args.follow and not args.idle:
         raise UnsupportedError("--idle: expected a time above 0")
     if args.follow and args.checkpoint is not None:
-        raise UnsupportedError("--follow keeps its results in memory: omit --checkpoint")
+        raise UnsupportedError(
+            "results of a trajectory that grows stay in memory: omit --checkpoint"
+        )
     if args.tee is not None and not any(map(is_stream, args.trajectory)):
         raise UnsupportedError("--tee keeps the frames of a stream, imd://HOST:PORT, in a file")
     for flag, value in {"--tee-atoms": args.tee_atoms, "--tee-step": args.tee_step}.items():

@@ -34,7 +34,7 @@ from paceline.errors import (
     with_script_advice,
 )
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options
-from paceline.trajectory.open import OBJECTS_AT_A_TIME, open_files, read_headers
+from paceline.trajectory.open import OBJECTS_AT_A_TIME, notes_of, open_files, read_headers
 
 #: Maximum difference between times of the same frame in two files, relative to the largest time.
 _ROUNDING = 1e-6
@@ -333,8 +333,10 @@ class Chain:
         chain = self._reopen(*self._state)
         chain.cache = self.cache
         # Those about the last file were true of its state when it was opened.
-        changed = f"{self.names[-1]}: ", f"{self.files[-1].path}: "
+        last = chain.files[-1]
+        changed = f"{self.names[-1]}: ", f"{last.path}: "
         chain.warnings = [text for text in self.warnings if not text.startswith(changed)]
+        chain.warnings += notes_of(last.path, last)
         return chain
 
     def check_growing(self) -> None:

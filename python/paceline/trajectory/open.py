@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -209,10 +209,16 @@ def open_files(
             opened = _open_in_threads(open_one, names, threads, scans)
     if notes:
         for name, file in zip(names, opened, strict=True):
-            for note in file.notes:
-                is_cut = note.startswith("frame ") and " is cut: " in note
-                warn(f"{name}: {note}{_MAY_GROW if is_cut else ''}")
+            for text in notes_of(name, file):
+                warn(text)
     return opened
+
+
+def notes_of(name: str, file: TrajectoryFile) -> Iterator[str]:
+    """Yield the warnings about a file."""
+    for note in file.notes:
+        is_cut = note.startswith("frame ") and " is cut: " in note
+        yield f"{name}: {note}{_MAY_GROW if is_cut else ''}"
 
 
 def _open_in_threads(
