@@ -558,6 +558,15 @@ def test_the_same_files_under_other_names_of_their_folder(copied, tmp_path):
         assert len(paceline.survey(named, tmp_path / "named", **options).systems) == 1
 
 
+def test_a_shard_after_a_kill_while_tables_were_moved(deposit, tmp_path):
+    found = run(deposit, tmp_path)
+    (tmp_path / ".next").mkdir()
+    shutil.move(found.folder / "survey.json", tmp_path / ".next" / "survey.json")
+    assert run(deposit, tmp_path, shard=(1, 2)) is None
+    assert (tmp_path / "quantities.parquet").exists()
+    assert content(run(deposit, tmp_path).folder)
+
+
 def test_two_surveys_at_once_are_refused(deposit, tmp_path):
     with (
         surveys.Journal(tmp_path / surveys.JOURNAL),

@@ -320,7 +320,8 @@ class _SurveyRun:
         """Read the tables of an earlier survey, if there are any."""
         if not (self._folder / MANIFEST).exists():
             foreign = [name for name in TABLES if (self._folder / f"{name}.parquet").exists()]
-            if foreign:
+            # Tables whose manifest a killed run did not move yet are no foreign ones.
+            if foreign and not (self._folder / NEXT).exists():
                 raise UnsupportedError(
                     f"{self._folder / foreign[0]}.parquet belongs to no survey, because "
                     f"{MANIFEST} is missing: name another folder, or replace it (--overwrite)"

@@ -84,9 +84,10 @@ def replay_survey(
     n_systems = 0
     try:
         stored = StoredTables(survey, checked=False)
-        differences += _columns_that_differ(survey)
+        systems = read_parquet(survey.path("systems")).to_pylist()
+        differences += _columns_that_differ(survey, systems)
         settings = settings_of(survey, frames_named)
-        entries = entries_of(survey)
+        entries = entries_of(systems)
         settings = replace(settings, folder=_folder_of(settings.folder, entries, survey, files))
         if settings.folder != survey.facts["catalogue"]["folder"]:
             check.reasons.append(f"files were looked up from the folder {settings.folder}")
@@ -133,11 +134,10 @@ def _folder_of(
     return recorded
 
 
-def _columns_that_differ(survey: Survey) -> Iterator[Difference]:
+def _columns_that_differ(survey: Survey, systems: Sequence[JsonObject]) -> Iterator[Difference]:
     """Compare the columns of the catalogue, which several tables have, with those of `systems`."""
-    systems = read_parquet(survey.path("systems"))
-    names = [one for one in systems.column_names if one not in TABLES["systems"]]
-    known = {(row["id"], row["replica"]): row for row in systems.select(names).to_pylist()}
+    names = [name for name in systems[0] if name not in TABLES["systems"]] if systems else []
+    known = {(row["id"], row["replica"]): row for row in systems}
     for table in WITH_COLUMNS[1:]:
         rows = read_parquet(survey.path(table)).select(names).to_pylist()
         for number, row in enumerate(rows, start=1):
@@ -183,8 +183,8 @@ def settings_of(
     return with_digest(settings)
 
 
-def entries_of(survey: Survey) -> list[SurveyEntry]:
-    """Return the entries of the catalogue, from the table of systems."""
+def entries_of(systems: Sequence[JsonObject]) -> list[SurveyEntry]:
+    """Return the entries of the catalogue, from the rows of the table of systems."""
     return [
         SurveyEntry(
             row["id"],
@@ -194,7 +194,7 @@ def entries_of(survey: Survey) -> list[SurveyEntry]:
             row["group"],
             options=_options(row),
         )
-        for row in read_parquet(survey.path("systems")).to_pylist()
+        for row in systems
     ]
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -219,8 +219,8 @@ def run_survey(args: argparse.Namespace) -> int:
         if args.json:
             print_json("survey", folder=f"{args.output}", shard=[number, count], tables={})
         return 0
-    _report(found, as_json=args.json)
-    failures = found.failures.select(["id", "replica", "analysis"]).to_pylist()
+    failures = found.failures.to_pylist()
+    _report(found, failures, as_json=args.json)
     lost = {(one["id"], one["replica"]) for one in failures if not one["analysis"]}
     return FAILED if len(lost) == found.facts["tables"]["systems"]["rows"] else 0
 
@@ -273,10 +273,9 @@ def recorded_frames(text: str) -> Callable[[Frames], np.ndarray] | None:
     return found if repr(found) == text else None
 
 
-def _report(found: "Survey", *, as_json: bool) -> None:
-    """Print what the tables contain."""
+def _report(found: "Survey", failures: Sequence[JsonObject], *, as_json: bool) -> None:
+    """Print what the tables contain; `failures` are the rows of that table."""
     tables = {name: one["rows"] for name, one in found.facts["tables"].items()}
-    failures = found.failures.to_pylist()
     failed = {(one["id"], one["replica"]) for one in failures}
     answer.say(
         f"{many(tables['systems'], 'system')}, {len(failed):,} of them with failures; "
