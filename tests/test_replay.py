@@ -4,6 +4,7 @@ import hashlib
 import json
 import random
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -849,6 +850,46 @@ def crate(adk, tmp_path_factory):
     return output
 
 
+@pytest.fixture(scope="module")
+def survey_crate(adk, tmp_path_factory):
+    """A survey with a crate, and the command that made it."""
+    pytest.importorskip("pyarrow")
+    folder = tmp_path_factory.mktemp("survey")
+    (folder / "rmsd.toml").write_text('[rmsd]\nselect = "name CA"\n')
+    rows = "id,topology,trajectory\n" + f"adk,{adk.topology},{adk.trajectory}\n"
+    shutil.copy(adk.trajectory, folder / "part 1.dcd")
+    rows += f"two,{adk.topology},part*.dcd\n"
+    (folder / "deposit.csv").write_text(rows + "lost,no.pdb,no.xtc\n")
+    words = ["survey", f"{folder / 'deposit.csv'}", "--battery", f"{folder / 'rmsd.toml'}"]
+    words += ["-o", f"{folder / 'tables'}", "--backend", "serial", "-e", "5", "--crate"]
+    assert main(words) == 0
+    return folder / "tables", words
+
+
+def test_a_crate_of_a_survey_names_each_file_with_its_digest(survey_crate, adk):
+    folder, words = survey_crate
+    path = folder / "ro-crate-metadata.json"
+    entities = {one["@id"]: one for one in json.loads(path.read_text("utf-8"))["@graph"]}
+    for name in (adk.topology, adk.trajectory, folder.parent / "part 1.dcd"):
+        content = Path(name).read_bytes()
+        assert entities[Path(name).as_uri()]["sha256"] == hashlib.sha256(content).hexdigest()
+    assert not [name for name in entities if "no.xtc" in name]
+    about = json.loads((folder / "survey.json").read_text("utf-8"))
+    assert entities["systems.parquet"]["sha256"] == about["tables"]["systems"]["sha256"]
+    assert {"survey.json", "index.html"} <= entities.keys()
+    assert entities["#run"]["description"] == shlex.join(["paceline", *words])
+    # It is kept with what someone has added, unless it describes other tables.
+    edited = path.read_text("utf-8").replace("not stated", "CC-BY 4.0")
+    path.write_text(edited, "utf-8")
+    assert main(words) == 0
+    assert path.read_text("utf-8") == edited
+    assert main([*words, "--series"]) == 2
+    assert path.read_text("utf-8") == edited
+    path.unlink()
+    assert main([*words, "--series"]) == 0
+    assert '"series.parquet"' in path.read_text("utf-8")
+
+
 def test_a_crate_describes_files_inputs_and_command(crate, adk):
     found = json.loads((crate / "ro-crate-metadata.json").read_text("utf-8"))
     entities = {one["@id"]: one for one in found["@graph"]}
@@ -947,10 +988,11 @@ def test_a_crate_is_replaced_only_on_request(crate, adk, run):
     assert run(*command, "-e", "5", "--overwrite")[0] == 0
 
 
-@pytest.mark.parametrize("which", ["crate", "odd_crate"])
+@pytest.mark.parametrize("which", ["crate", "odd_crate", "survey_crate"])
 def test_the_validator_of_ro_crate_accepts_it(which, request, monkeypatch, tmp_path):
     # The validator itself fails if the path of a crate contains blanks.
-    crate = shutil.copytree(request.getfixturevalue(which), tmp_path / "crate")
+    found = request.getfixturevalue(which)
+    crate = shutil.copytree(found[0] if which == "survey_crate" else found, tmp_path / "crate")
     loader = pytest.importorskip("rocrate_validator.utils.document_loader")
     from rocrate_validator import models, services
 

@@ -538,8 +538,8 @@ def test_folders_of_other_surveys(deposit, tmp_path, copied):
     assert (foreign / "quantities.parquet").read_bytes() == b"precious"
     assert not (tmp_path / "out" / "series.parquet").exists()
     manifest = tmp_path / "out" / "survey.json"
-    manifest.write_text(manifest.read_text().replace("survey 1", "survey 9"))
-    with pytest.raises(UnsupportedError, match="expected 'paceline survey 1', found"):
+    manifest.write_text(manifest.read_text().replace("survey 2", "survey 9"))
+    with pytest.raises(UnsupportedError, match="expected 'paceline survey 2', found"):
         paceline.open_survey(tmp_path / "out")
     with pytest.raises(UnsupportedError, match=r"survey\.json is missing"):
         paceline.open_survey(tmp_path)
@@ -659,7 +659,38 @@ def test_replay_finds_a_changed_number(copied, tmp_path):
     # A changed trajectory explains other numbers.
     shutil.copy(copied / "core" / "2" / "md.xtc", copied / "core" / "1" / "md.xtc")
     _, difference = survey_replay.replay_survey(found.folder).differences
-    assert difference.place == "core (1): the digest of its files, which have changed"
+    assert difference.place == "core (1): the digest of core/1/md.xtc, which has changed"
+    content = (copied / "core" / "1" / "md.xtc").read_bytes()
+    assert difference.computed == hashlib.sha256(content).hexdigest()
+
+
+def test_replay_of_a_survey_by_another_processor_has_a_tolerance(copied, tmp_path, monkeypatch):
+    found = run(copied, tmp_path / "out")
+    means = {row["quantity"]: row["mean"] for row in found.quantities.to_pylist()}
+    true_rows = survey_replay.rows_of
+
+    def replay(change, processor="another one"):
+        def rows_of_another(results):
+            results.facts["processor"] = processor
+            for row in results.quantities:
+                at = [k for k, value in enumerate(row) if isinstance(value, float)]
+                row[at[0]] = change(row[at[0]])
+            return true_rows(results)
+
+        monkeypatch.setattr(survey_replay, "rows_of", rows_of_another)
+        return survey_replay.replay_survey(found.folder, sample=1)
+
+    [here] = set(found.systems["processor"].to_pylist())
+    n = sum(row["id"] == "core" for row in found.quantities.to_pylist())
+    assert len(means) > 1
+    close = replay(lambda value: value * (1 + 1e-9))
+    assert close.verdict == "equal within tolerance"
+    assert 1 < close.n_differences <= n
+    assert 0 < close.largest.deviation < 1e-8
+    why = f"another processor computed a system ({here}; now another one)"
+    assert close.reasons == [why, "all numbers agree to 1e-06 of the largest of their kind"]
+    assert replay(lambda value: value * 1.001).verdict == "differs"
+    assert replay(lambda value: value * (1 + 1e-9), here).verdict == "differs"
 
 
 def test_replay_of_a_survey_that_was_moved(copied, tmp_path):

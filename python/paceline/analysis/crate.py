@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
@@ -22,8 +22,14 @@ from paceline._util.files import is_address, new_file
 from paceline._util.json_object import JsonObject
 from paceline.analysis.replay import ENDINGS, ResultFile
 from paceline.analysis.saved_tables import COMMAND, FOLDER, INPUT, METADATA, names_in
+from paceline.analysis.survey_catalogue import SEPARATOR
+from paceline.analysis.survey_records import PROGRAMS as OF_SURVEY
+from paceline.analysis.survey_tables import Survey
 from paceline.errors import UnsupportedError
+from paceline.hdf5 import mdcath
 from paceline.performance.number_format import many
+from paceline.trajectory.addresses import source_name
+from paceline.trajectory.open import files_named
 
 CRATE = "https://w3id.org/ro/crate/1.1"
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
@@ -61,7 +67,50 @@ def write_crate(folder: str | os.PathLike, files: Iterable[Path], *, overwrite: 
     facts = [one for one in facts if COMMAND in one]
     if not facts:
         raise UnsupportedError(f"{folder}: no result names the command that computed it")
-    described = _graph(folder, existing, facts)
+    _write(folder, existing, facts, overwrite=overwrite)
+
+
+def write_crate_of_survey(survey: Survey, files: Iterable[Path], command: str) -> None:
+    """Write `ro-crate-metadata.json` into the folder of a survey, of which `files` are the results.
+
+    Trajectories that could not be opened are left out. An existing file, to which someone may have
+    added authors, is kept if it describes these tables. Raises `FileExistsError` if it describes
+    others.
+    """
+    path = survey.folder / METADATA
+    if path.exists():
+        known = path.read_text(encoding="utf-8", errors="replace")
+        if all(one["sha256"] in known for one in survey.facts["tables"].values()):
+            return
+        raise FileExistsError(
+            f"{path} describes other tables: move it away, and repeat the command, which writes a "
+            "new one and computes nothing again"
+        )
+    folder = survey.facts["catalogue"]["folder"]
+    facts = {name: survey.facts[name] for name in OF_SURVEY}
+    facts |= {COMMAND: command, "build": survey.facts["core"]}
+    for row in survey.systems.to_pylist():
+        if not row["digests"]:  # the files could not be opened
+            continue
+        topology, *digests = row["digests"].split(SEPARATOR)
+        named = [source_name(name, folder) for name in row["trajectory"].split(SEPARATOR)]
+        files_of_row = list(chain.from_iterable(map(files_named, named)))
+        # Topologies of this layout are a part of the trajectory file.
+        if topology and not row["topology"].endswith(f"/{mdcath.ATOMS}"):
+            facts[f"{INPUT}{source_name(row['topology'], folder)}"] = topology
+        if len(files_of_row) == len(digests):  # else files that match a pattern have appeared since
+            facts |= {INPUT + name: one for name, one in zip(files_of_row, digests, strict=True)}
+    _write(survey.folder, sorted(files), [facts], overwrite=False)
+
+
+def _write(
+    folder: Path,
+    files: Sequence[Path],
+    facts: Sequence[Mapping[str, str]],
+    *,
+    overwrite: bool,
+) -> None:
+    described = _graph(folder, files, facts)
     with new_file(folder / METADATA, overwrite=overwrite) as file:
         file.write(json.dumps(described, indent=1, ensure_ascii=False) + "\n")
 

@@ -104,14 +104,19 @@ class Check:
 
 
 @dataclass
-class _Differences:
-    """Differences of one result: all are counted, the first and the largest are kept."""
+class Differences:
+    """Differences of a result: all are counted, the first and the largest are kept."""
 
     n: int = 0
     first: list[Difference] = field(default_factory=list)
     largest: Difference | None = None
     #: True if all are within the tolerance.
     are_small: bool = True
+
+    def add_all(self, several: Iterable[Difference]) -> None:
+        """Count several differences."""
+        for one in several:
+            self.add(one)
 
     def add(self, one: Difference) -> None:
         """Count a difference; keep it if it is among the first ones, or the largest."""
@@ -212,7 +217,7 @@ def compare(
     fact may contain the names of one of the mappings.
     """
     name = os.fspath(saved.path)
-    found = _Differences()
+    found = Differences()
     changed, grown = _compare_facts(saved.facts, computed.facts, found, moved=moved)
     if saved.lines is None or computed.lines is None:
         _compare_arrays(saved.arrays, computed.arrays, found)
@@ -257,7 +262,7 @@ def _kind(key: str, facts: Mapping[str, str]) -> str:
 def _compare_facts(
     saved: Mapping[str, str],
     computed: Mapping[str, str],
-    found: _Differences,
+    found: Differences,
     *,
     moved: Sequence[Mapping[str, str]],
 ) -> tuple[list[str], list[str]]:
@@ -350,7 +355,7 @@ def _where_they_differ(first: str, second: str) -> tuple[str, str]:
 
 
 def _compare_lines(
-    saved: ResultFile, first: Sequence[str], second: Sequence[str], found: _Differences
+    saved: ResultFile, first: Sequence[str], second: Sequence[str], found: Differences
 ) -> None:
     """Compare the rows of two tables."""
     if first == second:
@@ -376,7 +381,7 @@ def _compare_lines(
                 place = f"row {number}, {title}" if number else f"title of column {k + 1}"
                 size = largest[k] if k < len(largest) else 0.0
                 is_exact = _is_of_frames(title) or (_is_whole(a) and _is_whole(b))
-                found.add(Difference(place, a, b, _deviation_of_cells(a, b, size), not is_exact))
+                found.add(Difference(place, a, b, deviation_of_cells(a, b, size), not is_exact))
         if of_one == of_other:
             found.add(Difference(f"row {number}, spelling", one, other))
 
@@ -420,7 +425,7 @@ def _largest_of_columns(rows: Iterable[Sequence[str]]) -> list[float]:
     return found
 
 
-def _deviation_of_cells(first: str, second: str, largest: float) -> float:
+def deviation_of_cells(first: str, second: str, largest: float) -> float:
     """Deviation of the number in a cell; NaN for texts."""
     a, b = _number(first), _number(second)
     if a is None or b is None:
@@ -439,7 +444,7 @@ def _deviations(first: np.ndarray, second: np.ndarray, largest: float) -> np.nda
 
 
 def _compare_arrays(
-    saved: Mapping[str, np.ndarray], computed: Mapping[str, np.ndarray], found: _Differences
+    saved: Mapping[str, np.ndarray], computed: Mapping[str, np.ndarray], found: Differences
 ) -> None:
     """Compare the bits of arrays by name, some elements at a time."""
     for name in dict.fromkeys([*saved, *computed]):

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import cloudpickle
 
-from paceline import _core
 from paceline._util.files import check_local, is_address, new_file
 from paceline._util.journal import Journal
 from paceline._util.json_object import JsonObject
@@ -52,6 +51,7 @@ from paceline.analysis.survey_worker import (
     core_digest,
     facts_of,
     open_system,
+    program_versions,
     with_digest,
 )
 from paceline.backends import make_backend
@@ -486,7 +486,7 @@ class _SurveyRun:
         }
         return {
             "format": FORMAT,
-            "paceline": _core.__version__,
+            **program_versions(),
             "core": core_digest(),
             "catalogue": {
                 "folder": self._catalogue.folder,

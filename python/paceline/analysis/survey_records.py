@@ -21,6 +21,8 @@ from paceline.errors import UnsupportedError
 if TYPE_CHECKING:
     import pyarrow
 
+#: Packages whose versions determine the bits of results.
+PROGRAMS = ("paceline", "numpy", "MDAnalysis")
 #: Rows of the table of quantities: value of each column that `_quantity` does not set.
 QUANTITY: Mapping[str, object] = {
     "analysis": "",

@@ -1,20 +1,31 @@
-"""Compute systems of a survey again, and compare their rows with those of its tables."""
+"""Compute systems of a survey again, and compare their rows with those of its tables.
+
+Another kind of processor may add numbers in another order. The table of systems names the processor
+that computed each system, so that its numbers are then compared to a tolerance.
+"""
 
 import json
+import math
 import os
 import random
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from paceline import _core
 from paceline._util.files import is_address
 from paceline._util.json_object import JsonObject
-from paceline.analysis.replay import MOST_LISTED, Check, Difference
+from paceline.analysis.replay import (
+    TOLERANCE,
+    Check,
+    Difference,
+    Differences,
+    deviation_of_cells,
+)
 from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry
-from paceline.analysis.survey_records import need_arrow, read_parquet
+from paceline.analysis.survey_records import PROGRAMS, need_arrow, read_parquet
 from paceline.analysis.survey_tables import (
     COUNTED,
     TABLES,
@@ -29,6 +40,7 @@ from paceline.analysis.survey_worker import (
     SurveySettings,
     analyse,
     core_digest,
+    program_versions,
     with_digest,
 )
 from paceline.errors import FileChangedError, UnsupportedError
@@ -45,8 +57,12 @@ SEED = 0
 OPTIONS, OF_UNIVERSE = ("start", "stop", "step", "frames", "on_error"), ("dataset", "dt")
 #: Columns of the table of systems that are computed.
 COMPARED = tuple(
-    name for name in TABLES["systems"] if name not in ("topology", "trajectory", "options", "key")
+    name
+    for name in TABLES["systems"]
+    if name not in ("topology", "trajectory", "options", "digests", "processor", "key")
 )
+#: Columns of numbers that no kernel adds up, such as times of frames: equal on all processors.
+EXACT = ("first_time", "last_time", "time", "equilibrated_at", "equilibrated_from")
 #: Columns that name a row in a message.
 NAMES = ("analysis", "quantity", "x", "frame", "message")
 
@@ -80,12 +96,13 @@ def replay_survey(
         except FileChangedError as error:
             check.reasons.append(f"{error}")
     changed = bool(check.reasons)
-    differences: list[Difference] = []
+    differences = Differences()
+    processors: set[tuple[str, str]] = set()
     n_systems = 0
     try:
         stored = StoredTables(survey, checked=False)
         systems = read_parquet(survey.path("systems")).to_pylist()
-        differences += _columns_that_differ(survey, systems)
+        differences.add_all(_columns_that_differ(survey, systems))
         settings = settings_of(survey, frames_named)
         entries = entries_of(systems)
         settings = replace(settings, folder=_folder_of(settings.folder, entries, survey, files))
@@ -96,26 +113,44 @@ def replay_survey(
         for entry in entries:
             found = rows_of(analyse(SurveyItem(entry), settings, "serial"))
             [was] = stored.rows([entry.key])
-            differences += compare(entry, was, found)
+            n_before = differences.n
+            differences.add_all(compare(entry, was, found))
+            if differences.n > n_before:
+                processors.add((was.facts[0]["processor"], found.facts[0]["processor"]))
             n_systems += 1
     except (need_arrow().ArrowException, KeyError, IndexError, ValueError) as error:
         if not changed:
             raise
         # A table that was changed may contain anything.
         check.reasons.append(f"the tables cannot be compared: {error!r}")
-    about = survey.facts
-    if differences and (about["paceline"], about["core"]) != (_core.__version__, core_digest()):
-        check.reasons.append(
-            f"the survey was computed by paceline {about['paceline']} (build {about['core']}), and "
-            f"again by {_core.__version__} (build {core_digest()})"
-        )
+    verdict = "differs" if changed or differences.n else "equal"
+    if differences.n:
+        other_programs = list(_other_programs(survey.facts))
+        others = sorted(f"{was}; now {now}" for was, now in processors if was != now)
+        check.reasons += other_programs
+        check.reasons += [f"another processor computed a system ({one})" for one in others]
+        of_processors = len(others) == len(processors) > 0 and not (changed or other_programs)
+        if of_processors and differences.are_small:
+            verdict = "equal within tolerance"
+            check.reasons.append(f"all numbers agree to {TOLERANCE:g} of the largest of their kind")
     return replace(
         check,
-        verdict="differs" if changed or differences else "equal",
+        verdict=verdict,
         compared=f"{many(n_systems, 'system')} of a survey",
-        differences=differences[:MOST_LISTED],
-        n_differences=len(differences),
+        differences=differences.first,
+        largest=differences.largest,
+        n_differences=differences.n,
     )
+
+
+def _other_programs(about: JsonObject) -> Iterator[str]:
+    """Describe the programs whose versions have changed since a survey."""
+    now = program_versions()
+    for name in PROGRAMS:
+        if about[name] != now[name]:
+            yield f"{name} {about[name]} computed the survey, and {name} {now[name]} again"
+    if about["core"] != core_digest():
+        yield f"build {about['core']} computed the survey, and build {core_digest()} again"
 
 
 def _folder_of(
@@ -208,42 +243,73 @@ def _options(row: JsonObject) -> JsonObject:
     return found
 
 
-def compare(entry: SurveyEntry, stored: FoundRows, found: FoundRows) -> list[Difference]:
-    """Return the first difference of each table of one system."""
+def compare(entry: SurveyEntry, stored: FoundRows, found: FoundRows) -> Iterator[Difference]:
+    """Compare the rows of one system, or the digests of its files if these have changed."""
     [old], [new] = stored.facts, found.facts
     was, now = (one["key"].rpartition("-")[2] for one in (old, new))
     if was and not now:
         reason = found.failure or "an error that may pass"
         raise UnsupportedError(f"{entry.name}: it cannot be computed now: {reason}")
     if was != now and was:
-        return [Difference(f"{entry.name}: the digest of its files, which have changed", was, now)]
-    differences = [
-        Difference(f"systems.parquet: {entry.name}: {column}", repr(value), repr(new[column]))
-        for column, value in old.items()
-        if column in COMPARED and repr(value) != repr(new[column])
-    ]
+        yield from _files_that_differ(entry, old, new)
+        return
+    for column in COMPARED:
+        if repr(old[column]) != repr(new[column]):
+            place = f"systems.parquet: {entry.name}: {column}"
+            yield Difference(place, repr(old[column]), repr(new[column]), may_be_small=False)
     for name in COUNTED:
-        difference = _first_difference(stored.tables.get(name), found.tables.get(name))
-        if difference is not None:
-            place, value, computed = difference
-            place = f"{name}.parquet: {entry.name}{place}"
-            differences.append(Difference(place, value, computed))
-    return differences
+        tables = stored.tables.get(name), found.tables.get(name)
+        yield from _rows_that_differ(f"{name}.parquet: {entry.name}", *tables)
 
 
-def _first_difference(
-    before: "pyarrow.Table | None", after: "pyarrow.Table | None"
-) -> tuple[str, str, str] | None:
-    """Return place and values of the first difference of two tables; None if bits are equal."""
-    rows: list[Sequence[JsonObject]] = [
-        () if one is None else one.to_pylist() for one in (before, after)
-    ]
-    for old, new in zip(*rows, strict=False):
-        for column, value in old.items():
+def _files_that_differ(
+    entry: SurveyEntry, old: JsonObject, new: JsonObject
+) -> Iterator[Difference]:
+    """Yield the digests of the files of a system that have changed."""
+    names = entry.topology, *entry.trajectories
+    before, after = (one["digests"].split(SEPARATOR) for one in (old, new))
+    if before == after or not len(names) == len(before) == len(after):
+        keys = old["key"], new["key"]
+        yield Difference(f"{entry.name}: the digest of its files, which have changed", *keys)
+        return
+    for name, was, now in zip(names, before, after, strict=True):
+        if was != now:
+            yield Difference(f"{entry.name}: the digest of {name}, which has changed", was, now)
+
+
+def _rows_that_differ(
+    place: str, before: "pyarrow.Table | None", after: "pyarrow.Table | None"
+) -> Iterator[Difference]:
+    """Yield the cells of two tables that differ."""
+    old, new = (() if one is None else one.to_pylist() for one in (before, after))
+    largest = _largest_numbers(new)
+    for was, now in zip_longest(old, new):
+        if was is None or now is None:
+            yield Difference(place, many(len(old), "row"), many(len(new), "row"))
+            return
+        for column, value in was.items():
             # The texts of two different numbers differ, and the texts of NaN are equal.
-            if repr(value) != repr(new[column]):
-                named = " ".join(f"{old[key]}" for key in NAMES if old.get(key, "") != "")
-                return f": {named}: {column}", repr(value), repr(new[column])
-    if len(rows[0]) != len(rows[1]):
-        return "", many(len(rows[0]), "row"), many(len(rows[1]), "row")
-    return None
+            first, second = repr(value), repr(now[column])
+            if first == second:
+                continue
+            named = " ".join(f"{was[key]}" for key in NAMES if was.get(key, "") != "")
+            deviation = deviation_of_cells(first, second, largest.get(_kind_of(now, column), 0.0))
+            is_exact = column in EXACT or not isinstance(value, float)
+            yield Difference(f"{place}: {named}: {column}", first, second, deviation, not is_exact)
+
+
+def _kind_of(row: JsonObject, column: str) -> tuple[str, str, str]:
+    """Return what a number is about; the mean of a quantity and its limits are of one kind."""
+    kind = "mean" if column in ("low", "high", "standard_deviation", "mean_of_all") else column
+    return row.get("analysis", ""), row.get("quantity", ""), kind
+
+
+def _largest_numbers(rows: Iterable[JsonObject]) -> Mapping[tuple[str, str, str], float]:
+    """Return the largest magnitude of the finite numbers of each kind."""
+    found: dict[tuple[str, str, str], float] = {}
+    for row in rows:
+        for column, value in row.items():
+            if isinstance(value, float) and math.isfinite(value):
+                kind = _kind_of(row, column)
+                found[kind] = max(found.get(kind, 0.0), abs(value))
+    return found

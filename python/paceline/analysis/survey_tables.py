@@ -21,14 +21,20 @@ from paceline._util.files import new_file
 from paceline._util.json_object import JsonObject
 from paceline._util.os_calls import sync_folder
 from paceline.analysis.survey_catalogue import SEPARATOR, SurveyCatalogue, SurveyEntry
-from paceline.analysis.survey_records import QUANTITY, SystemResults, need_arrow, read_parquet
+from paceline.analysis.survey_records import (
+    PROGRAMS,
+    QUANTITY,
+    SystemResults,
+    need_arrow,
+    read_parquet,
+)
 from paceline.errors import FileChangedError, UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow
 
 #: Name and version of the layout; the version increases when columns change.
-FORMAT = "paceline survey 1"
+FORMAT = "paceline survey 2"
 MANIFEST = "survey.json"
 #: File with digests of names, sizes and times of input files, by which a later run recognises
 #: unchanged files.
@@ -43,6 +49,8 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "topology": "string",
         "trajectory": "string",
         "options": "string",
+        "digests": "string",
+        "processor": "string",
         "key": "string",
         "n_atoms": "int64",
         "n_frames": "int64",
@@ -255,7 +263,7 @@ def read_manifest(folder: Path) -> JsonObject:
             f"{path}: expected {FORMAT!r}, found {version!r}: it belongs to another version of "
             "paceline; name another folder, or write a new survey (--overwrite)"
         )
-    if lacking := {"tables", "settings", "catalogue", "core", "paceline"} - found.keys():
+    if lacking := {"tables", "settings", "catalogue", "core", *PROGRAMS} - found.keys():
         raise UnsupportedError(f"{path}: expected the keys {', '.join(sorted(lacking))}")
     return found
 

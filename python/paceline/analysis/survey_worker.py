@@ -20,11 +20,12 @@ from paceline import _core
 from paceline._util.digest import digest, file_digest
 from paceline._util.files import is_address
 from paceline._util.json_object import JsonArray, JsonObject
+from paceline._util.machine import software
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_file import toml_of
 from paceline.analysis.default_batteries import Description
-from paceline.analysis.survey_catalogue import SurveyEntry
-from paceline.analysis.survey_records import QUANTITY, SystemResults, encode
+from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry
+from paceline.analysis.survey_records import PROGRAMS, QUANTITY, SystemResults, encode
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
 from paceline.contract.atoms import Frames, attribute_of
@@ -87,10 +88,16 @@ def core_digest() -> str:
     return found[:DIGITS]
 
 
+@cache
+def program_versions() -> dict[str, str]:
+    """Return the versions of the packages that determine the bits of results, by name."""
+    return {"paceline": _core.__version__} | {name: version(name) for name in PROGRAMS[1:]}
+
+
 def with_digest(given: SurveySettings) -> SurveySettings:
     """Add the digest of the settings and of the programs."""
     about = vars(given) | {"folder": "", "descriptions": battery_text(given)}
-    programs = _core.__version__, core_digest(), *map(version, ("numpy", "MDAnalysis"))
+    programs = core_digest(), sorted(program_versions().items())
     return replace(given, digest=digest(programs, sorted(about.items()))[:DIGITS])
 
 
@@ -123,7 +130,8 @@ def analyse(item: SurveyItem, settings: SurveySettings, backend: object) -> Syst
     results = SystemResults(facts_of(entry, settings))
     with _alone, _collected_warnings() as texts:
         try:
-            universe, content = open_system(entry, settings)
+            universe, content, digests = open_system(entry, settings)
+            results.facts["digests"] = SEPARATOR.join(digests)
             results.facts["key"] = f"{settings.digest}-{content}"
             results.facts["unchanged"] = results.facts["key"] == item.key
             if not results.facts["unchanged"]:
@@ -145,6 +153,8 @@ def facts_of(entry: SurveyEntry, settings: SurveySettings) -> JsonObject:
     return {
         "id": entry.id,
         "replica": entry.replica,
+        "digests": "",
+        "processor": software()["processor"],
         "key": f"{settings.digest}-",
         "unchanged": False,
         "state": state_of(entry, settings),
@@ -226,8 +236,11 @@ def _drop_universe() -> None:
     _last.digest, _last.universe = "", None
 
 
-def open_system(entry: SurveyEntry, settings: SurveySettings) -> "tuple[Universe, str]":
-    """Open a trajectory; return the Universe and a digest of all files.
+def open_system(entry: SurveyEntry, settings: SurveySettings) -> "tuple[Universe, str, list[str]]":
+    """Open a trajectory; return the Universe, a digest of all files, and the digest of each.
+
+    The digests are those of the topology, which is empty if it is also the trajectory, and of the
+    trajectory files.
 
     If the topology equals that of the last trajectory, it is not parsed again.
     """
@@ -256,8 +269,9 @@ def open_system(entry: SurveyEntry, settings: SurveySettings) -> "tuple[Universe
         universe.load_new(files, **entry.options, **continuous)
     for text in _last.warnings:
         warn(text)
-    of_files = content, _fingerprints(universe.trajectory), sorted(entry.options.items())
-    return universe, hashlib.sha256(json.dumps(of_files).encode()).hexdigest()[:DIGITS]
+    digests = [content.partition(".")[0], *_fingerprints(universe.trajectory)]
+    of_files = content, digests, sorted(entry.options.items())
+    return universe, hashlib.sha256(json.dumps(of_files).encode()).hexdigest()[:DIGITS], digests
 
 
 def _attributes_of(universe: "Universe") -> list[str]:
@@ -295,7 +309,8 @@ def _digest_with_includes(path: str) -> str:
         with open(one, encoding="utf-8", errors="replace") as file:
             named = re.findall(r'^\s*#\s*include\s*["<](.+?)[">]', file.read(), re.MULTILINE)
         waiting += [os.path.join(os.path.dirname(one), name) for name in named]
-    return hashlib.sha256(json.dumps(sorted(found.values())).encode()).hexdigest()
+    of_all = hashlib.sha256(json.dumps(sorted(found.values())).encode()).hexdigest()
+    return f"with included files: {of_all}"
 
 
 def _digest_of(path: str) -> str:
@@ -311,21 +326,21 @@ def _digest_of_state(path: str, size: int, time: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _fingerprints(trajectory: Frames) -> str:
-    """Return a digest of each trajectory file; of large files and objects, their fingerprint.
+def _fingerprints(trajectory: Frames) -> list[str]:
+    """Return the digest of each trajectory file; of large files and objects, their fingerprint.
 
     A fingerprint contains samples of the file's content.
     """
     chain = attribute_of(trajectory, "chain")
     if chain is None:
         names = attribute_of(trajectory, "filenames")
-        return ", ".join(map(_digest_of, [trajectory.filename] if names is None else names))
-    return ", ".join(
+        return list(map(_digest_of, [trajectory.filename] if names is None else names))
+    return [
         file.fingerprint
         if is_address(file.path) or os.path.getsize(file.path) > LARGE
         else _digest_of(file.path)
         for file in chain.files
-    )
+    ]
 
 
 def battery_of(universe: "Universe", settings: SurveySettings) -> "Battery":

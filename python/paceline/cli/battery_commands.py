@@ -10,6 +10,7 @@ from typing import Any
 from paceline.cli import answer
 from paceline.cli.options import (
     add_checkpoint_argument,
+    add_crate_argument,
     add_figure_arguments,
     add_frame_arguments,
     add_index_argument,
@@ -201,12 +202,7 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
     )
     add("--overwrite", action="store_true", help="replace files that exist")
     add_json_argument(parser.section("output"), "BatteryDocument")
-    add(
-        "--crate",
-        action="store_true",
-        help="also describe files, inputs, command and versions as an RO-Crate, "
-        "ro-crate-metadata.json",
-    )
+    add_crate_argument(parser)
     add_figure_arguments(parser, OF_ALL)
     add_worker_arguments(parser)
     add_checkpoint_argument(parser)

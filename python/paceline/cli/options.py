@@ -48,6 +48,16 @@ def add_json_argument(section: Any, document: str = "Document") -> None:
     vars(action)["document"] = document
 
 
+def add_crate_argument(parser: CommandParser) -> None:
+    """Add the option that describes a folder of results for a repository."""
+    parser.section("output").add_argument(
+        "--crate",
+        action="store_true",
+        help="also describe files, inputs, command and versions as an RO-Crate, "
+        "ro-crate-metadata.json",
+    )
+
+
 def print_json(command: str, **values: object) -> None:
     """Set the JSON document of a command, which is printed when the command ends."""
     from paceline.cli.json_output import answer_with  # deferred: --help does not need it

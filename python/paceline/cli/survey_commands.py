@@ -16,6 +16,7 @@ from paceline.cli import answer
 from paceline.cli.options import (
     Bound,
     add_choice_of_frames,
+    add_crate_argument,
     add_json_argument,
     add_thread_argument,
     positive,
@@ -149,6 +150,7 @@ def _add_output(parser: CommandParser) -> None:
         help="compute everything again; replace a survey of another catalogue",
     )
     add_json_argument(parser.section("output"), "SurveyDocument")
+    add_crate_argument(parser)
 
 
 def _add_workers(parser: CommandParser) -> None:
@@ -187,8 +189,14 @@ def shard(text: str) -> tuple[int, int]:
 
 def run_survey(args: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
+    from paceline.analysis.crate import write_crate_of_survey
+    from paceline.analysis.saved_tables import METADATA
     from paceline.analysis.survey import survey
+    from paceline.analysis.survey_page import PAGE
+    from paceline.analysis.survey_tables import MANIFEST
 
+    if args.crate and args.shard:
+        raise UnsupportedError("--crate describes the tables of all shards: use it with --merge")
     if args.topology and not args.pattern:
         raise UnsupportedError("--topology needs --pattern: a catalogue names its topologies")
     found = survey(
@@ -220,7 +228,12 @@ def run_survey(args: argparse.Namespace) -> int:
             print_json("survey", folder=f"{args.output}", shard=[number, count], tables={})
         return 0
     failures = found.failures.to_pylist()
-    _report(found, failures, as_json=args.json)
+    written = [found.path(name) for name in found.facts["tables"]]
+    written += [path for name in (PAGE, MANIFEST) if (path := found.folder / name).exists()]
+    if args.crate:
+        write_crate_of_survey(found, written, args.command_line)
+        written.append(found.folder / METADATA)
+    _report(found, failures, written, as_json=args.json)
     lost = {(one["id"], one["replica"]) for one in failures if not one["analysis"]}
     return FAILED if len(lost) == found.facts["tables"]["systems"]["rows"] else 0
 
@@ -273,7 +286,9 @@ def recorded_frames(text: str) -> Callable[[Frames], np.ndarray] | None:
     return found if repr(found) == text else None
 
 
-def _report(found: "Survey", failures: Sequence[JsonObject], *, as_json: bool) -> None:
+def _report(
+    found: "Survey", failures: Sequence[JsonObject], files: Sequence[Path], *, as_json: bool
+) -> None:
     """Print what the tables contain; `failures` are the rows of that table."""
     tables = {name: one["rows"] for name, one in found.facts["tables"].items()}
     failed = {(one["id"], one["replica"]) for one in failures}
@@ -286,9 +301,7 @@ def _report(found: "Survey", failures: Sequence[JsonObject], *, as_json: bool) -
         answer.say(f"failed: {where}: {shortened(one['message'])}")
     if len(failures) > MOST_SHOWN:
         answer.say(f"{many(len(failures) - MOST_SHOWN, 'further failure')} in failures.parquet")
-    written = [f"{found.path(name)}" for name in tables]
-    if (page := found.folder / "index.html").exists():
-        written.append(f"{page}")
+    written = [f"{path}" for path in files]
     answer.say(f"wrote {', '.join(written)}")
     rows = _summary(found)
     if as_json:
