@@ -625,3 +625,40 @@ def test_dt_may_be_a_whole_number(adk, dt):
     expected = [frame.time for frame in MDAnalysis.Universe(*adk, dt=2.0).trajectory[:3]]
     assert [frame.time for frame in universe.trajectory[:3]] == expected
     assert RMSD(universe.atoms).run(stop=3).times.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("topology", "trajectory", "message"),
+    [
+        (
+            datafiles.PSF,
+            "table.csv",
+            r"table\.csv: paceline and MDAnalysis know no trajectory of this name",
+        ),
+        (
+            datafiles.PSF,
+            [datafiles.DCD, "table.csv"],
+            r"table\.csv: paceline and MDAnalysis know no trajectory",
+        ),
+        (
+            datafiles.PSF,
+            datafiles.PSF,
+            r"adk\.psf: paceline and MDAnalysis know no trajectory .* format='XTC'",
+        ),
+        (datafiles.PSF, "folder", "folder is a folder: expected a file, the trajectory"),
+        ("folder", datafiles.DCD, "folder is a folder: expected a file, the topology"),
+        ("table.csv", datafiles.DCD, r"know no topology of this name .* topology_format='PSF'"),
+    ],
+)
+def test_files_of_unknown_formats_are_named(topology, trajectory, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "table.csv").write_text("frame,RMSD\n0,1.5\n")
+    with pytest.raises(UnsupportedError, match=message):
+        paceline.Universe(topology, trajectory)
+
+
+@pytest.mark.parametrize("names", [("missing.abc", datafiles.DCD), (datafiles.PSF, "missing.abc")])
+def test_a_missing_file_of_unknown_format_is_missing(names):
+    with pytest.raises(FileNotFoundError, match=r"missing\.abc"):
+        paceline.Universe(*names)

@@ -1,15 +1,18 @@
 """MDAnalysis Universe whose trajectory is read by paceline."""
 
+import errno
 import functools
 import itertools
 import os
 import re
 import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
 import MDAnalysis
 import numpy as np
+from MDAnalysis.core._get_readers import get_parser_for, get_reader_for
 from MDAnalysis.core.groups import AtomGroup
 
 from paceline import _core
@@ -46,6 +49,13 @@ _USUAL_PARTS = (
     f"not (water or resname {MARTINI_WATERS} NA CL K MG CA ZN NA+ CL- K+ MG2+ CA2+ SOD CLA POT CAL "
     "ION)",
 )
+
+
+#: Filename extensions that messages name as examples.
+_USUAL_ENDINGS = {
+    "topology": ".tpr, .psf, .prmtop, .data, .gro or .pdb",
+    "trajectory": ".xtc, .trr, .dcd, .nc, .dump or .h5",
+}
 
 
 class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
@@ -159,7 +169,12 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         guess_bonds = kwargs.pop("guess_bonds", False)
         of_bonds = {"radii": "vdwradii", "factor": "fudge_factor"} if guess_bonds else {}
         how = {name: kwargs.pop(key) for name, key in of_bonds.items() if key in kwargs}
-        super().__init__(topology, *coordinates, **kwargs)
+        try:
+            super().__init__(topology, *coordinates, **kwargs)
+        except ValueError:
+            if not kwargs.get("topology_format"):
+                _check_format(topology, get_parser_for, "topology")
+            raise
         if bases := attribute_of(self, "_class_bases"):
             # Methods of this class come before those of MDAnalysis's groups.
             bases[AtomGroup].write = _write
@@ -225,7 +240,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                 super().load_new(filename, format, *args, **kwargs)
                 if "sub" not in kwargs or attribute_of(self._trajectory, "loaded") is not None:
                     self._warn_of_other_names(files)
-        except (AtomCountError, TypeError) as error:
+        except (TypeError, ValueError) as error:
             # MDAnalysis's chain reader raises a TypeError without the reason.
             reason = error.__context__ if isinstance(error, TypeError) else error
             if isinstance(reason, AtomCountError):
@@ -235,6 +250,9 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                     with_script_advice(reason, f", or name {sub}")
             if isinstance(reason, PacelineError):
                 raise reason from None
+            for file, is_one in zip(files, ours, strict=True):
+                if not (is_one or format):
+                    _check_format(file, get_reader_for, "trajectory")
             raise
 
     def _options_of(self, chosen: object, possible: bool) -> dict[str, Any]:
@@ -343,6 +361,28 @@ def _check_topology(path: str) -> None:
             f"{path}: mmCIF files need MDAnalysis 2.11 or newer and the package gemmi, and "
             f"{' and '.join(lacks)}: pip install 'paceline[mmcif]', or use a PDB file"
         )
+
+
+def _check_format(given: object, find: Callable[[str], object], kind: str) -> None:
+    """Raise a short error instead of MDAnalysis's for a missing file, or one of unknown format."""
+    if not is_name(given):
+        return
+    name = os.fspath(given)
+    try:
+        find(name)
+        return
+    except (ValueError, TypeError):
+        pass
+    if not (is_address(name) or os.path.exists(name)):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from None
+    if os.path.isdir(name):
+        raise UnsupportedError(f"{name} is a folder: expected a file, the {kind}") from None
+    message = UnsupportedError(
+        f"{name}: paceline and MDAnalysis know no {kind} of this name and content; give the file "
+        f"the extension of its format, such as {_USUAL_ENDINGS[kind]}"
+    )
+    keyword = "topology_format='PSF'" if kind == "topology" else "format='XTC'"
+    raise with_script_advice(message, f", or set {keyword}, for example") from None
 
 
 def _dl_poly_format(topology: object, format: object) -> str | None:
