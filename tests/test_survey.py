@@ -962,3 +962,34 @@ def test_a_name_that_is_refused_is_a_failure_of_its_trajectory(copied, tmp_path)
     assert found.failures.column("id").to_pylist() == ["bad"]
     assert "ftp://server/md.xtc" in found.failures.column("message").to_pylist()[0]
     assert set(found.quantities.column("id").to_pylist()) == {"good"}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["α", None, "", "b"], "string"),
+        ([True, None, False], "bool"),
+        ([1, -(2**62), None], "int64"),
+        ([0.5, None, float("inf"), 3], "double"),
+        ([], "string"),
+        (np.arange(4)[::2], "int64"),
+    ],
+)
+def test_arrays_are_those_of_pyarrow(values, kind):
+    arrow = survey_records.need_arrow()
+    found = survey_records.arrow_array(values, kind)
+    found.validate(full=True)
+    assert found.equals(arrow.array(values, kind, from_pandas=False))
+
+
+def test_a_survey_does_not_import_pandas(copied, tmp_path):
+    names = [str(copied), str(tmp_path / "out"), BATTERY]
+    code = f"""
+import sys, paceline
+folder, output, battery = {names!r}
+options = {{"pattern": "{{id}}/{{replica}}/md.xtc", "battery": battery, "backend": "serial"}}
+paceline.survey(folder, output, **options)
+print("pandas" in sys.modules)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False"]

@@ -25,6 +25,7 @@ from paceline.analysis.survey_records import (
     PROGRAMS,
     QUANTITY,
     SystemResults,
+    arrow_array,
     need_arrow,
     read_parquet,
 )
@@ -333,8 +334,7 @@ def rows_of(found: SystemResults) -> FoundRows:
     def table(name: str, columns: Sequence[Sequence[object]]) -> "pyarrow.Table":
         types = TABLES[name]
         arrays = [
-            arrow.array(values, kind, from_pandas=False)
-            for values, kind in zip(columns, types.values(), strict=True)
+            arrow_array(values, kind) for values, kind in zip(columns, types.values(), strict=True)
         ]
         return arrow.table(arrays, names=list(types))
 
@@ -433,7 +433,7 @@ class TableWriter:
             parts = [some.tables[name] for some in found if name in some.tables]
             counts = [one[f"n_{name}"] for one in facts]
             if not parts:
-                return schema.empty_table()
+                return arrow.Table.from_batches([], schema=schema)
             own = arrow.concat_tables(parts)
         which = np.repeat(np.arange(len(entries)), counts)
         columns = {}
@@ -442,7 +442,8 @@ class TableWriter:
                 columns[field.name] = own[field.name].combine_chunks()
                 continue
             values = [_value(entry, field.name, f"{field.type}") for entry in entries]
-            columns[field.name] = arrow.array(values, field.type).take(arrow.array(which))
+            column = arrow_array(values, f"{field.type}")
+            columns[field.name] = column.take(arrow_array(which, "int64"))
         return arrow.table(columns, schema=schema)
 
 
@@ -460,7 +461,7 @@ def _systems(entries: Sequence[SurveyEntry], facts: Sequence[JsonObject]) -> "py
     rows = [one | _files_of(entry) for entry, one in zip(entries, facts, strict=True)]
     types = TABLES["systems"]
     return arrow.table(
-        [arrow.array([row[name] for row in rows], kind) for name, kind in types.items()],
+        [arrow_array([row[name] for row in rows], kind) for name, kind in types.items()],
         names=list(types),
     )
 
