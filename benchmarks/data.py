@@ -143,7 +143,9 @@ def _write(recipe: Recipe, dataset: Dataset) -> None:
     with ExitStack() as stack:
         paths = [str(dataset.trajectory(suffix)) for suffix in SUFFIXES]
         writers = [stack.enter_context(mda.Writer(path, n_atoms, dt=TIME_STEP)) for path in paths]
-        frames = tqdm(_frames(universe, dataset.n_frames), dataset.name, dataset.n_frames)
+        frames = tqdm(
+            _frames(universe, dataset.n_frames), dataset.name, dataset.n_frames, disable=None
+        )
         for i, positions in enumerate(frames):
             moved.trajectory.ts.frame = i
             moved.atoms.positions = positions

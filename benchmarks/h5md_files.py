@@ -138,7 +138,7 @@ def _write(data: Dataset, layout: Layout, path: Path) -> None:
         # Chunks of several frames are written once and completely.
         batch = (value.chunks or (1,))[0]
         batch *= max(1, BATCH // batch)
-        for start in tqdm(range(0, n_frames, batch), path.name.strip(".")):
+        for start in tqdm(range(0, n_frames, batch), path.name.strip("."), disable=None):
             frames = source[start : min(start + batch, n_frames)]
             value[start : start + len(frames)] = [ts.positions.copy() for ts in frames]
 

@@ -176,33 +176,9 @@ class Reader(FormatAttributes, ReaderBase):
             kwargs["dt"] = dt
         # If there is no file, the chain raises the error.
         super().__init__(next(iter(names), ""), convert_units=convert_units, **kwargs)
-        if not convert_units:
-            raise UnsupportedError(
-                f"{self.filename}: convert_units=False is not supported; "
-                "positions are always in Å and times in ps"
-            )
-        for name in _LAMMPS_OPTIONS:
-            value = kwargs.get(name)
-            is_auto = isinstance(value, str) and value == "auto"
-            if value is not None and value is not False and not is_auto:
-                raise UnsupportedError(
-                    f"{self.filename}: {name}= is not supported; open the file with "
-                    "MDAnalysis.Universe, "
-                    "which paceline's analyses accept"
-                )
-        if "atoms" in kwargs:
-            raise UnsupportedError(
-                f"{self.filename}: only paceline.Universe accepts atoms=; pass indices as sub="
-            )
-        if comm is not None and driver is None:
-            raise UnsupportedError(
-                f"{self.filename}: comm= requires files that a Universe opens by name, or "
-                'driver="mpio"'
-            )
-        if collective and comm is None:
-            raise UnsupportedError(
-                f'{self.filename}: collective=True needs driver="mpio" and comm='
-            )
+        of_mpi = {"comm": comm, "driver": driver, "collective": collective}
+        if problem := _unsupported(kwargs | of_mpi | {"convert_units": convert_units}):
+            raise UnsupportedError(f"{self.filename}: {problem}")
         # Values for copies of this reader, which may be made in other processes.
         self._kwargs |= {"comm": None, "collective": False}
         self._together = comm if collective else None
@@ -223,18 +199,7 @@ class Reader(FormatAttributes, ReaderBase):
         self.came_from = came_from
         # An attribute of the instance, not of the class: see the module's docstring.
         self.format = _format_of(self.chain) if len(self.filenames) == 1 else "CHAIN"
-        self.loaded = None
-        if chosen_by or (sub is not None and _names_part(sub, n_atoms, self.chain.n_atoms)):
-            call = chosen_by or "load_new(…, sub=…)"
-            self.loaded, sub = LoadedAtoms.of(sub, self.chain.n_atoms, call), None
-        self.sub = None if sub is None else np.asarray(sub, dtype=np.int64)
-        self.n_atoms = self.chain.n_atoms if self.sub is None else len(self.sub)
-        if n_atoms not in (None, self.n_atoms):
-            error = AtomCountError(
-                f"{self.filename}: the topology has {n_atoms} atoms, sub= names {self.n_atoms}"
-            )
-            error.found = self.n_atoms
-            raise error
+        self._choose_atoms(sub, n_atoms, chosen_by)
         self._time_axis = time_axis_of(self.chain.files, dt)
         self._frame = -1
         #: Bits of the Timestep's fields that come from the file's current frame, and whether the
@@ -253,6 +218,21 @@ class Reader(FormatAttributes, ReaderBase):
             warn(f"{error}; its positions are NaN")
             self._set_field("positions", np.nan)
             self._frame = self.ts.frame = 0
+
+    def _choose_atoms(self, sub: Any, n_atoms: int | None, chosen_by: str | None) -> None:
+        """Set the atoms of the file that are read, and their number."""
+        self.loaded = None
+        if chosen_by or (sub is not None and _names_part(sub, n_atoms, self.chain.n_atoms)):
+            call = chosen_by or "load_new(…, sub=…)"
+            self.loaded, sub = LoadedAtoms.of(sub, self.chain.n_atoms, call), None
+        self.sub = None if sub is None else np.asarray(sub, dtype=np.int64)
+        self.n_atoms = self.chain.n_atoms if self.sub is None else len(self.sub)
+        if n_atoms not in (None, self.n_atoms):
+            error = AtomCountError(
+                f"{self.filename}: the topology has {n_atoms} atoms, sub= names {self.n_atoms}"
+            )
+            error.found = self.n_atoms
+            raise error
 
     def _connect(self) -> None:
         """Prepare for reading; a file is opened when one of its frames is first needed."""
@@ -642,6 +622,27 @@ def opens_with_paceline(filename: object, format: object = None) -> bool:
         is_packed = Path(filename).suffix.lower() in _COMPRESSED
         return isinstance(format, str) and format.upper() in ENDINGS and not is_packed
     return is_decoded(filename)
+
+
+def _unsupported(options: Mapping[str, object]) -> str:
+    """Describe the first option of a reader that is not supported; empty if all are."""
+    if not options["convert_units"]:
+        return "convert_units=False is not supported; positions are always in Å and times in ps"
+    for name in _LAMMPS_OPTIONS:
+        value = options.get(name)
+        is_auto = isinstance(value, str) and value == "auto"
+        if value is not None and value is not False and not is_auto:
+            return (
+                f"{name}= is not supported; open the file with MDAnalysis.Universe, which "
+                "paceline's analyses accept"
+            )
+    if "atoms" in options:
+        return "only paceline.Universe accepts atoms=; pass indices as sub="
+    if options["comm"] is not None and options["driver"] is None:
+        return 'comm= requires files that a Universe opens by name, or driver="mpio"'
+    if options["collective"] and options["comm"] is None:
+        return 'collective=True needs driver="mpio" and comm='
+    return ""
 
 
 def _names_part(sub: Any, n_atoms: int | None, n_in_file: int) -> bool:
