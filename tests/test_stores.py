@@ -783,6 +783,28 @@ def test_a_server_that_lies_about_the_size(store, at):
         trajectory.positions(frames=[9])
 
 
+@pytest.mark.parametrize("local", [XTC, TRR, DCD, NCDF], ids=["XTC", "TRR", "DCD", "NetCDF"])
+@pytest.mark.parametrize("size", [10**14, 2**63 - 1000])
+def test_a_size_that_is_too_large_is_noticed_soon(size, local, store, monkeypatch):
+    content = Path(local).read_bytes()
+    store.files[f"/{store.bucket}/one"] = content
+
+    def lie(handler):
+        first, last = map(int, handler.headers["Range"].removeprefix("bytes=").split("-"))
+        part = content[first : last + 1]
+        if not part:
+            return handler.refuse(416, "InvalidRange") is None
+        end = first + len(part) - 1
+        about = {"Content_Range": f"bytes {first}-{end}/{size}", "ETag": '"a"'}
+        return handler.answer(206, part, **about) is None
+
+    store.fault = lie
+    words = r"/one: cannot .*(416|instead of|sent bytes)"
+    with pytest.raises(OSError, match=words):
+        paceline.open(f"s3://{store.bucket}/one")
+    assert len(store.requests) < 100
+
+
 def test_credentials_sign_requests_and_stay_out_of_results(store, monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDKEY")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "topsecret")

@@ -377,6 +377,10 @@ pub trait Framed: Sync {
 /// segment reads half a frame on average; with this size, half a frame is a small fraction.
 const SEGMENT_BYTES: u64 = 64 << 20;
 const SEGMENT_FRAMES: u64 = 64;
+/// Maximum number of segments of a file. A server may state any size.
+const MOST_SEGMENTS: u64 = 1 << 16;
+/// Number of segments that cannot be read after which the threads stop.
+const MOST_FAILED: usize = 2;
 
 /// Frames of a file, starting at a place.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -402,7 +406,8 @@ pub fn scan(
     progress: &Progress<'_>,
 ) -> Result<Scan> {
     let frames = place.header.size.saturating_mul(SEGMENT_FRAMES);
-    scan_in_segments(file, place, frames.max(SEGMENT_BYTES), n_threads, progress)
+    let len = frames.max(SEGMENT_BYTES).max(file.size / MOST_SEGMENTS);
+    scan_in_segments(file, place, len, n_threads, progress)
 }
 
 pub(super) fn scan_in_segments(
@@ -545,13 +550,13 @@ fn walk_on_threads(
     watch: &ScanProgress<'_>,
     found: &mut [Option<FoundChain>],
 ) -> Result<()> {
-    let next = AtomicUsize::new(0);
+    let (next, n_failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let cancelled = AtomicBool::new(false);
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..n_threads.clamp(1, found.len()) {
             let sender = sender.clone();
-            let work = || work(file, cuts, &next, &cancelled, sender);
+            let work = || work(file, cuts, &next, &n_failed, &cancelled, sender);
             // If a thread cannot start, the scan only takes longer.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
@@ -577,6 +582,7 @@ fn work(
     file: Trajectory<'_>,
     cuts: Cuts,
     next: &AtomicUsize,
+    n_failed: &AtomicUsize,
     cancelled: &AtomicBool,
     sender: mpsc::Sender<(usize, Option<FoundChain>)>,
 ) {
@@ -591,6 +597,10 @@ fn work(
             return;
         }
         let found = walk_segment(&mut walker, cuts.bounds(number));
+        // The walk from the beginning reports the error of the first bytes that it cannot read.
+        if found.is_err() && n_failed.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_FAILED {
+            cancelled.store(true, Ordering::Relaxed);
+        }
         if sender.send((number, found.ok().flatten())).is_err() {
             return;
         }
