@@ -13,9 +13,11 @@ import math
 import os
 import pickle
 import random
+import select
 import shutil
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
 import threading
@@ -1022,6 +1024,46 @@ def test_a_proxy_that_cannot_be_reached_is_named(store, monkeypatch):
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_port()}")
     with pytest.raises(OSError, match=r"cannot connect to example\.org \(http_proxy is set\): "):
         paceline.open("http://example.org/md.xtc")
+
+
+class SocksProxy(socketserver.BaseRequestHandler):
+    """Connect to any name by SOCKS, version 5, to the address of the server instead."""
+
+    def handle(self):
+        client, target = self.request, self.server.target
+        _, n_methods = self._receive(2)
+        self._receive(n_methods)
+        client.sendall(b"\5\0")
+        *_, kind = self._receive(4)
+        name = self._receive(4 if kind == 1 else self._receive(1)[0])
+        self.server.asked.append((kind, name, self._receive(2)))
+        with socket.create_connection(target) as server:
+            client.sendall(b"\5\0\0\1" + bytes(6))
+            ends = {client: server, server: client}
+            while True:
+                for one in select.select(list(ends), [], [])[0]:
+                    if not (part := one.recv(1 << 16)):
+                        return
+                    ends[one].sendall(part)
+
+    def _receive(self, n):
+        return self.request.recv(n, socket.MSG_WAITALL)
+
+
+@pytest.mark.parametrize("variable", ["ALL_PROXY", "http_proxy"])
+def test_a_socks_proxy_looks_up_names(variable, store, monkeypatch):
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), SocksProxy)
+    server.daemon_threads, server.asked = True, []
+    server.target = ("127.0.0.1", int(store.address.rsplit(":", 1)[1]))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        monkeypatch.setenv(variable, f"socks5h://127.0.0.1:{server.server_address[1]}")
+        address = f"http://nowhere.invalid/{store.bucket}/md.xtc"
+        assert np.array_equal(positions_of(address), positions_of(XTC))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert set(server.asked) == {(3, b"nowhere.invalid", (80).to_bytes(2))}
 
 
 @pytest.fixture

@@ -125,20 +125,23 @@ pub(crate) fn check(name: &str, value: &str) -> Result<(), String> {
     let is_flag = name.contains("_USE_");
     let is_server = name.contains("ENDPOINT") || name.ends_with("_URL") || name.ends_with("_URI");
     let (server, expected) = match value.strip_prefix('/') {
-        _ if is_proxy(name) && !value.contains("://") => {
-            (format!("http://{value}"), "http://host:port")
-        }
-        _ if is_proxy(name) => (value.to_owned(), "http://host:port"),
+        _ if is_proxy(name) && !value.contains("://") => (
+            format!("http://{value}"),
+            "http://host:port or socks5h://host:port",
+        ),
+        _ if is_proxy(name) => (value.to_owned(), "http://host:port or socks5h://host:port"),
         Some(_) if name.ends_with("RELATIVE_URI") => (format!("http://h{value}"), "/path"),
         None if name.ends_with("RELATIVE_URI") => (String::new(), "/path"),
         _ if is_server && !is_flag => (value.to_owned(), "https://host or http://host:port"),
         _ => return Ok(()),
     };
-    let is_socks = is_proxy(name) && server.starts_with("socks");
+    let is_scheme = |scheme: &str| match scheme {
+        "http" | "https" => true,
+        "socks4" | "socks4a" | "socks5" | "socks5h" => is_proxy(name),
+        _ => false,
+    };
     let is_usable = server.parse::<http::Uri>().is_ok()
-        && reqwest::Url::parse(&server).is_ok_and(|url| {
-            url.has_host() && (is_socks || matches!(url.scheme(), "http" | "https"))
-        });
+        && reqwest::Url::parse(&server).is_ok_and(|url| url.has_host() && is_scheme(url.scheme()));
     match is_usable {
         true => Ok(()),
         // It may contain a password.
@@ -353,6 +356,8 @@ mod tests {
             ("PACELINE_RETRY_SECONDS", "inf"),
             ("http_proxy", "not a url"),
             ("https_proxy", "ftp://proxy"),
+            ("all_proxy", "socks6://proxy"),
+            ("AWS_ENDPOINT_URL", "socks5://proxy"),
         ] {
             let message = check(name, value).unwrap_err();
             assert!(message.starts_with(name), "{message}");
