@@ -949,8 +949,12 @@ def test_empty_settings_are_those_that_are_not_set(store, monkeypatch):
         ({}, "no credentials were found, so that the request was anonymous"),
         (KEYS, "check the credentials.*public data are read with --anonymous or PACELINE_ANONYMO"),
         (KEYS | {"PACELINE_ANONYMOUS": "1"}, "anonymous, as --anonymous or PACELINE_ANONYMOUS ask"),
+        (
+            KEYS | {"AWS_SKIP_SIGNATURE": "true"},
+            "was anonymous, as AWS_SKIP_SIGNATURE asks",
+        ),
     ],
-    ids=["none", "wrong", "anonymous"],
+    ids=["none", "wrong", "anonymous", "skip"],
 )
 def test_refused_requests_say_how_they_were_signed(variables, words, store, monkeypatch):
     for name, value in variables.items():
@@ -966,6 +970,57 @@ def test_a_machine_without_credentials_is_named_soon(store, monkeypatch):
         paceline.open(f"s3://{store.bucket}/md.xtc")
     monkeypatch.setenv("PACELINE_ANONYMOUS", "1")
     assert paceline.open(f"s3://{store.bucket}/md.xtc").n_frames == 10
+
+
+def test_credentials_that_have_expired_are_named(store, monkeypatch):
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    store.fault = Faults(lambda one: one.refuse(400, "ExpiredToken"), n=-1)
+    with pytest.raises(PermissionError, match=r"have expired \(ExpiredToken\): get new ones"):
+        paceline.open(f"s3://{store.bucket}/md.xtc")
+
+
+def test_names_of_objects_are_no_addresses_of_credentials(store):
+    name = "latest/api/token/metadata/identity/md.xtc"
+    store.files[f"/{store.bucket}/{name}"] = Path(XTC).read_bytes()
+    store.fault = Faults(lambda one: one.answer(500), n=-1)
+    with pytest.raises(OSError, match="the server answered 500") as raised:
+        paceline.open(f"s3://{store.bucket}/{name}")
+    assert "credentials" not in str(raised.value)
+
+
+@pytest.mark.parametrize("token", [None, "one-secret"])
+def test_a_server_of_credentials_without_a_token_file(token, store, monkeypatch):
+    """Programs such as aws-vault serve credentials, with the token in a variable."""
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{store.address}/role?id=1")
+    if token:
+        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", token)
+    answer = {
+        "AccessKeyId": "AKIDKEY",
+        "SecretAccessKey": "top-secret",
+        "Token": "of-session",
+        "Expiration": "2999-01-01T00:00:00Z",
+    }
+
+    def fault(handler):
+        if handler.name != "/role":
+            return False
+        if handler.headers["Authorization"] != token:
+            return handler.answer(401) is None
+        return handler.answer(200, json.dumps(answer).encode()) is None
+
+    store.fault = fault
+    assert paceline.open(f"s3://{store.bucket}/md.xtc").n_frames == 10
+    assert store.count("/role") == 1
+    of_objects = [one for one in store.headers if "x-amz-date" in one]
+    assert all("AKIDKEY" in one["authorization"] for one in of_objects)
+    assert of_objects
+    assert all(one["x-amz-security-token"] == "of-session" for one in of_objects)
+    # The server of another program.
+    monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "other-secret")
+    with pytest.raises(PermissionError, match=r"cannot be read .*401") as raised:
+        paceline.open(f"s3://{store.bucket}/md.xtc")
+    assert "other-secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("status", [301, 400])

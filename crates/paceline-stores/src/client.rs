@@ -1,5 +1,6 @@
 //! Clients of stores. They use the credentials of the user.
 
+use std::env;
 use std::fs;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -17,15 +18,15 @@ use crate::credentials::{
     Login, Profile, authorization, aws_profile, check, check_word, has_variable, home,
     is_anonymous, variables_of,
 };
-use crate::requests::Connector;
+use crate::requests::{Connector, Container};
 use paceline_formats::error::{Error, Result};
 
 /// Environment variables of which one is set if the environment has credentials.
 const AWS: [&str; 5] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    RELATIVE_URI,
+    FULL_URI,
     "AWS_METADATA_ENDPOINT",
 ];
 const GOOGLE: [&str; 5] = [
@@ -49,7 +50,9 @@ const AZURE: [&str; 9] = [
 
 /// Variables of AWS for the credentials of a container.
 const FULL_URI: &str = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+const RELATIVE_URI: &str = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
 const TOKEN_FILE: &str = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
+const TOKEN: &str = "AWS_CONTAINER_AUTHORIZATION_TOKEN";
 
 /// Command that turns the credentials of a profile or of a container into variables.
 const EXPORT: &str = "eval \"$(aws configure export-credentials --format env)\"";
@@ -193,8 +196,7 @@ fn s3(address: &Address, set: &[Variable]) -> std::result::Result<AmazonS3Builde
     let mut builder = with_variables(builder, set, AmazonS3Builder::with_config)
         .with_client_options(options())
         .with_bucket_name(&address.bucket);
-    let skips = builder.get_config_value(&AmazonS3ConfigKey::SkipSignature);
-    let is_unsigned = is_anonymous() || skips.is_some_and(|value| is_yes(&value));
+    let is_unsigned = is_anonymous() || skipping(address.scheme).is_some();
     let signs = has_credentials(address) && !is_unsigned;
     let profile = match is_unsigned || has_variable(&AWS) {
         // Errors of a profile matter if its keys are needed.
@@ -207,6 +209,17 @@ fn s3(address: &Address, set: &[Variable]) -> std::result::Result<AmazonS3Builde
             found.next().map(|(_, value)| value.as_str())
         };
         check_sources(value_of)?;
+        if let (Some(uri), None) = (value_of(FULL_URI), value_of(TOKEN_FILE))
+            && value_of(RELATIVE_URI).is_none()
+        {
+            // `object_store` knows this address only together with a file.
+            builder = builder
+                .with_config(AmazonS3ConfigKey::ContainerCredentialsRelativeUri, "/")
+                .with_http_connector(Connector {
+                    container: Some(Container::of(uri)?),
+                    ..Connector::default()
+                });
+        }
     } else if signs && let Some(key) = profile.get("aws_access_key_id") {
         let Some(secret) = profile.get("aws_secret_access_key") else {
             return Err(
@@ -251,10 +264,23 @@ fn s3(address: &Address, set: &[Variable]) -> std::result::Result<AmazonS3Builde
     }
 }
 
-/// Return true for the values that `object_store` reads as true.
-fn is_yes(value: &str) -> bool {
-    let yes = ["1", "true", "on", "yes", "y"];
-    yes.contains(&&*value.to_ascii_lowercase())
+/// Return the name of the variable that requests a client of `object_store` without signatures, if it
+/// is set.
+pub(crate) fn skipping(scheme: Scheme) -> Option<&'static str> {
+    let name = match scheme {
+        Scheme::S3 => "AWS_SKIP_SIGNATURE",
+        Scheme::Gs => "GOOGLE_SKIP_SIGNATURE",
+        Scheme::Az => "AZURE_SKIP_SIGNATURE",
+        Scheme::Http | Scheme::Https => return None,
+    };
+    // These are the values that `object_store` reads as true.
+    let is_yes = |value: String| {
+        matches!(
+            &*value.to_ascii_lowercase(),
+            "1" | "true" | "on" | "yes" | "y"
+        )
+    };
+    env::var(name).is_ok_and(is_yes).then_some(name)
 }
 
 /// Refuse variables of a role or container without the others that it needs, unless the credentials
@@ -264,23 +290,43 @@ fn check_sources<'a>(
 ) -> std::result::Result<(), String> {
     let has = |name| value_of(name).is_some();
     let (file, role) = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN");
-    let missing = |one: &str, other: &str| {
-        Err(format!(
-            "{one} is set, but {other} is not: set both or none, or set keys with {EXPORT}"
-        ))
-    };
-    if has("AWS_ACCESS_KEY_ID") || (has(file) && has(role)) {
+    if has("AWS_ACCESS_KEY_ID") || (has(file) && has(role)) || has(RELATIVE_URI) {
         Ok(())
-    } else if has(file) {
-        missing(file, role)
-    } else if has("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") || !has(FULL_URI) {
-        Ok(())
-    } else if let Some(path) = value_of(TOKEN_FILE) {
+    } else if has(FULL_URI) {
         // The client reports other errors of this file.
-        let token = fs::read_to_string(path).unwrap_or_default();
-        check_word(&format!("the file of {TOKEN_FILE}"), &token)
+        let path = value_of(TOKEN_FILE);
+        let token = path.and_then(|path| fs::read_to_string(path).ok());
+        check_word(
+            &format!("the file of {TOKEN_FILE}"),
+            &token.unwrap_or_default(),
+        )
+    } else if has(file) {
+        Err(format!(
+            "{file} is set, but {role} is not: set both or none, or set keys with {EXPORT}"
+        ))
     } else {
-        missing(FULL_URI, TOKEN_FILE)
+        Ok(())
+    }
+}
+
+impl Container {
+    /// Return the server of credentials at an address.
+    ///
+    /// # Errors
+    /// A sentence about a variable that cannot be used.
+    fn of(uri: &str) -> std::result::Result<Self, String> {
+        let token = env::var(TOKEN).unwrap_or_default();
+        check_word(TOKEN, &token)?;
+        let header = HeaderValue::from_str(&token).ok();
+        Ok(Container {
+            uri: uri
+                .parse()
+                .map_err(|error| format!("{FULL_URI}: {error}"))?,
+            authorization: header.filter(|_| !token.is_empty()).map(|mut value| {
+                value.set_sensitive(true);
+                value
+            }),
+        })
     }
 }
 
@@ -347,6 +393,7 @@ fn http(address: &Address) -> std::result::Result<HttpBuilder, String> {
         .with_retry(once())
         .with_http_connector(Connector {
             authorization: login.as_ref().and_then(header),
+            ..Connector::default()
         }))
 }
 
@@ -410,15 +457,13 @@ mod tests {
             &[file, role, uri],
             &[relative, uri],
             &[uri, token],
+            &[uri, other],
+            &[uri, file],
+            &[relative, file],
         ] {
             assert_eq!(check(set), Ok(()));
         }
         assert!(check(&[file]).unwrap_err().contains("AWS_ROLE_ARN is not"));
-        let message = check(&[uri, other]).unwrap_err();
-        assert!(
-            message.contains("TOKEN_FILE is not: set both or none"),
-            "{message}"
-        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use object_store::client::{HttpError, HttpErrorKind};
 
 use crate::address::{Address, Scheme};
-use crate::client::has_credentials;
+use crate::client::{has_credentials, skipping};
 use crate::credentials::{is_anonymous, proxy_variable};
 use crate::requests::{CONNECT_TIMEOUT, SILENCE, UNTRUSTED};
 use paceline_formats::error::Error;
@@ -30,6 +30,9 @@ impl Request<'_> {
         let is_timeout = connection.is_some_and(|one| one.kind() == HttpErrorKind::Timeout);
         // Unlike the whole text, it quotes no address and no response.
         let below = connection.map_or_else(String::new, |one| text_of(one));
+        // Address of the request, which may be one for credentials.
+        let action = between(&text, "Error performing ", " in ").unwrap_or_default();
+        let url = action.rsplit(' ').next().unwrap_or_default();
         let is_http = self.address.scheme.is_http();
         let is_bucket = |code: &&str| *code != "NoSuchBucket" || !is_http;
         let code = between(&text, "<Code>", "</Code>").filter(is_bucket);
@@ -48,14 +51,20 @@ impl Request<'_> {
                 };
                 self.io(io::ErrorKind::NotFound, &what)
             }
+            // Azure answers with 409.
+            _ if matches!(code, Some("InvalidObjectState" | "BlobArchived")) => {
+                let what = "it is in cold storage: restore it first";
+                self.io(io::ErrorKind::PermissionDenied, what)
+            }
+            _ if code == Some("ExpiredToken") => {
+                let what = "the credentials have expired (ExpiredToken): get new ones, with your \
+                            program for logging in";
+                self.io(io::ErrorKind::PermissionDenied, what)
+            }
             object_store::Error::PermissionDenied { .. }
             | object_store::Error::Unauthenticated { .. } => {
                 let reason = code.map_or_else(String::new, |code| format!(" ({code})"));
-                let advice = match code {
-                    Some("InvalidObjectState") => "it is in cold storage: restore it first".into(),
-                    _ => self.advice(),
-                };
-                let what = format!("the server refuses access{reason}; {advice}");
+                let what = format!("the server refuses access{reason}; {}", self.advice());
                 self.io(io::ErrorKind::PermissionDenied, &what)
             }
             _ if code == Some("NoSuchBucket") => {
@@ -66,7 +75,7 @@ impl Request<'_> {
                 path: self.address.path().to_owned(),
                 what: "the server does not send parts of a file: download the file first".into(),
             },
-            _ if is_of_machine(&text) => {
+            _ if is_of_machine(url, self.address) => {
                 let what = format!(
                     "the credentials of this machine cannot be read ({}); {}",
                     reason_of(&text, None),
@@ -104,8 +113,6 @@ impl Request<'_> {
                 self.io(io::ErrorKind::Other, &what)
             }
             _ if below.contains("(Connect)") => {
-                let action = between(&text, "Error performing ", " in ").unwrap_or_default();
-                let url = action.rsplit(' ').next().unwrap_or_default();
                 let (scheme, rest) = url.split_once("://").unwrap_or_default();
                 let host = rest.split(['/', '?']).next().unwrap_or_default();
                 // It may not be used for this host, which no_proxy may name.
@@ -184,10 +191,14 @@ impl Request<'_> {
             Scheme::Az => "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
             Scheme::Http | Scheme::Https => ".netrc, and tokens of Hugging Face from HF_TOKEN",
         };
-        if is_anonymous() {
-            return "the request was anonymous, as --anonymous or PACELINE_ANONYMOUS asks: without \
-                    it, credentials are used"
-                .into();
+        let asking = match is_anonymous() {
+            true => Some("--anonymous or PACELINE_ANONYMOUS"),
+            false => skipping(self.address.scheme),
+        };
+        if let Some(asking) = asking {
+            return format!(
+                "the request was anonymous, as {asking} asks: without it, credentials are used"
+            );
         }
         if has_credentials(self.address) {
             return format!(
@@ -202,18 +213,21 @@ impl Request<'_> {
     }
 }
 
-/// Return true for the error of a request for the credentials of a machine or container.
-fn is_of_machine(text: &str) -> bool {
-    [
-        "/latest/api/token",
-        "/iam/security-credentials",
-        "//169.254.",
-        "metadata.google.internal",
-        "/metadata/identity",
-        "/computeMetadata/",
+/// Return true for the address of a request for the credentials of a machine or container, if it is
+/// not that of the object.
+fn is_of_machine(url: &str, object: &Address) -> bool {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let (host, path) = rest.split_once('/').unwrap_or_default();
+    let is_host = host.starts_with("169.254.") || host == "metadata.google.internal";
+    let is_path = [
+        "latest/api/token",
+        "latest/meta-data/iam/security-credentials",
+        "metadata/identity",
+        "computeMetadata/",
     ]
     .iter()
-    .any(|part| text.contains(part))
+    .any(|begin| path.starts_with(begin));
+    (is_host || is_path) && !object.scheme.is_http() && !url.ends_with(&object.key)
 }
 
 /// Return true for a redirect without an address.
@@ -237,6 +251,15 @@ fn reason_of(text: &str, code: Option<&str>) -> String {
         return format!("the server answered {status}{code}{redirects}");
     }
     let last = text.rsplit('\n').next().unwrap_or_default();
+    let words: Vec<_> = last.split([' ', ',']).collect();
+    if let ["Requested", asked, "", "got", sent] = words[..] {
+        let bytes = |range: &str| range.replace("..", " to ");
+        return format!(
+            "the server sent bytes {} of the file instead of {}",
+            bytes(sent),
+            bytes(asked)
+        );
+    }
     without_queries(last)
 }
 
@@ -347,9 +370,28 @@ mod tests {
                 "the connection was cut",
             ),
             (
-                "PUT http://169.254.169.254/latest/api/token\nstatus code: 404 Not Found: none"
+                "Error performing PUT http://169.254.169.254/latest/api/token in 1ms - status code: 404 \
+                 Not Found: none"
                     .into(),
                 "the credentials of this machine cannot be read (the server answered 404 Not Found)",
+            ),
+            (
+                "Error performing GET http://h/metadata/identity/md.xtc in 1ms - status code: 500 \
+                 Internal Server Error: /latest/api/token"
+                    .into(),
+                "the server answered 500 Internal Server Error (2",
+            ),
+            (
+                "Requested 0..10, got 5..15".into(),
+                "the server sent bytes 5 to 15 of the file instead of 0 to 10 (2",
+            ),
+            (
+                "status code: 409 Conflict: <Code>BlobArchived</Code>".into(),
+                "it is in cold storage: restore it first (2",
+            ),
+            (
+                "status code: 400 Bad Request: <Code>ExpiredToken</Code>".into(),
+                "the credentials have expired (ExpiredToken): get new ones",
             ),
             (
                 "status code: 504 Gateway Timeout: upstream request timed out".into(),

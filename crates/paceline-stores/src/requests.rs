@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use http::StatusCode;
 use http::header::{
     AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, RETRY_AFTER,
 };
+use http::{StatusCode, Uri};
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
@@ -63,7 +63,18 @@ pub(crate) fn retry_limit() -> Duration {
 pub(crate) struct Connector {
     /// Value of the header `Authorization`, for servers that use no signatures.
     pub(crate) authorization: Option<HeaderValue>,
+    pub(crate) container: Option<Container>,
 }
+
+/// Server of the credentials of a container. Requests to [`CONTAINER`] are sent there instead.
+#[derive(Debug, Clone)]
+pub(crate) struct Container {
+    pub(crate) uri: Uri,
+    pub(crate) authorization: Option<HeaderValue>,
+}
+
+/// Host from which `object_store` requests the credentials of a container.
+const CONTAINER: &str = "169.254.170.2";
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
@@ -78,6 +89,7 @@ impl HttpConnector for Connector {
             .map(|client| {
                 HttpClient::new(Repeating {
                     authorization: self.authorization.clone(),
+                    container: self.container.clone(),
                     ..client
                 })
             })
@@ -93,6 +105,7 @@ struct Repeating {
     client: reqwest::Client,
     hosts: Hosts,
     authorization: Option<HeaderValue>,
+    container: Option<Container>,
     limit: Duration,
 }
 
@@ -117,6 +130,7 @@ impl Repeating {
             client,
             hosts,
             authorization: None,
+            container: None,
             limit,
         })
     }
@@ -127,6 +141,14 @@ impl HttpService for Repeating {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         if let Some(value) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, value.clone());
+        }
+        if let Some(container) = &self.container
+            && request.uri().host() == Some(CONTAINER)
+        {
+            *request.uri_mut() = container.uri.clone();
+            if let Some(value) = &container.authorization {
+                request.headers_mut().insert(AUTHORIZATION, value.clone());
+            }
         }
         self.hosts.add(request.uri().host().unwrap_or_default());
         let tries = request.extensions().get::<Tries>().cloned();
