@@ -518,6 +518,9 @@ def test_addresses_of_local_files(tmp_path):
     assert len(paceline.open(address)) == 10
     with pytest.raises(UnsupportedError, match="expected a file of this machine"):
         paceline.open("file://elsewhere/md.xtc")
+    for make in (paceline.open, paceline.Universe):
+        with pytest.raises(UnsupportedError, match=r"s3:/b/md\.xtc: .*pathlib\.Path leaves out"):
+            make(Path("s3://b/md.xtc"))
 
 
 @pytest.mark.filterwarnings("ignore:.*the header says 500 frames")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from paceline import _core
 from paceline._util.digest import digest
-from paceline._util.files import check_local, check_no_url, is_address
+from paceline._util.files import SCHEMES, check_local, check_no_url, is_address
 from paceline.errors import DamagedFileError, UnsupportedError
 
 #: Part of an address that names a version. Its question mark is not part of a pattern.
@@ -41,6 +41,12 @@ def source_name(name: str | os.PathLike, folder: str | os.PathLike = "") -> str:
     if isinstance(text, str) and text.startswith("file://") and not os.path.lexists(text):
         path = _local_file(text)
     else:
+        scheme, _, rest = str(text).partition(":/")
+        if scheme in SCHEMES and rest[:1] != "/" and not os.path.isdir(f"{scheme}:"):
+            raise UnsupportedError(
+                f"{text}: expected two slashes after {scheme}:, found one: give the address as "
+                "text, because pathlib.Path leaves out a slash"
+            )
         check_no_url(text)
         path = os.path.join(folder, text) if folder else text
     check_local(path)
