@@ -1272,7 +1272,8 @@ def test_advice_knows_the_store(store, at, quick_advice):
     atoms = paceline.Universe(GRO, address).atoms
     advice = paceline.advise(RMSD(atoms), prices=prices)
     assert advice.store.slowest >= advice.store.latency >= 0.05
-    assert advice.store.one > 0 < advice.store.several
+    # A few bytes that come together with the response measure no rate.
+    assert advice.store.one > 0 < advice.store.several <= 10 * os.path.getsize(XTC) / 0.05
     assert 0 < advice.store.n_requests <= len(store.requests)
     # All bytes must come, after one latency at least; another one passes for the last check.
     rate = min(advice.store.several, advice.store.rate)
