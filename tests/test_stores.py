@@ -1587,6 +1587,46 @@ def test_an_emulator_of_google_s_storage(google, monkeypatch, tmp_path):
         before.positions()
 
 
+def test_a_server_that_answers_like_azure(store, monkeypatch):
+    """Requests are signed as the documentation of Azure says."""
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", store.address)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
+    content = Path(XTC).read_bytes()
+    for k in range(2):
+        store.files[f"/{store.bucket}/run{k}.xtc"] = content
+    address = f"az://{store.bucket}/md.xtc"
+    assert np.array_equal(positions_of(address), positions_of(XTC))
+    assert not any("authorization" in one for one in store.headers)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", KEY)
+    store.headers.clear()
+    with paceline.open(address) as trajectory:
+        assert np.array_equal(trajectory.positions(frames=[9]), positions_of(XTC)[9:])
+    for headers in store.headers:
+        own = "".join(f"{k}:{headers[k]}\n" for k in sorted(headers) if k.startswith("x-ms-"))
+        # The standard headers that a request may have; it has no content, and no other conditions.
+        date, condition, part = (headers.get(k, "") for k in ("date", "if-match", "range"))
+        standard = 5 * "\n" + f"{date}\n\n{condition}\n\n\n{part}\n"
+        text = f"GET\n{standard}{own}/{ACCOUNT}/{store.bucket}/md.xtc"
+        code = base64.b64encode(hmac.digest(base64.b64decode(KEY), text.encode(), "sha256"))
+        assert headers["authorization"] == f"SharedKey {ACCOUNT}:{code.decode()}"
+    with pytest.warns(PacelineWarning, match="frames are repeated"):
+        assert paceline.open(f"az://{store.bucket}/run*.xtc").n_frames == 20
+    with pytest.raises(FileNotFoundError, match=r"az://.*none\.xtc: .* there is no such object"):
+        paceline.open(f"az://{store.bucket}/none.xtc")
+    store.fault = Faults(lambda one: one.refuse(409, "BlobArchived"), n=-1)
+    with pytest.raises(PermissionError, match="it is in cold storage: restore it first"):
+        paceline.open(address)
+
+
+def test_many_objects_of_azure_are_listed_by_pages(store, monkeypatch):
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", store.address)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
+    for k in range(2500):
+        store.files[f"/{store.bucket}/run{k}/md.xtc"] = b""
+    assert len(matching_objects(f"az://{store.bucket}/run*/md.xtc")) == 2500
+    assert len(store.requests) == 3
+
+
 #: Account and key of Azurite, an emulator of Azure's storage by its vendor (npm).
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="

@@ -77,6 +77,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if "list-type=2" in url.query:
             return self._list(path, parse_qs(url.query))
+        if "comp=list" in url.query:
+            return self._list_as_azure(path, parse_qs(url.query))
         if path not in objects.files:
             bucket = path.split("/")[1]
             has_bucket = any(one.startswith(f"/{bucket}/") for one in objects.files)
@@ -98,16 +100,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _list(self, bucket: str, query: dict[str, list[str]]) -> None:
         """List the keys of a bucket, a page at a time."""
-        folder, prefix = f"{bucket.rstrip('/')}/", query.get("prefix", [""])[0]
+        folder = f"{bucket.rstrip('/')}/"
         if not any(path.startswith(folder) for path in self.objects.files):
             return self.refuse(404, "NoSuchBucket")
         first = int(query.get("continuation-token", ["0"])[0])
-        keys = [path.removeprefix(folder) for path in self.objects.files if path.startswith(folder)]
+        keys = self._keys(folder, query)
         entry = (
             "<Contents><Key>{}</Key><LastModified>2026-11-29T02:00:00.000Z</LastModified>"
             "<Size>{}</Size></Contents>"
         )
-        keys = sorted(key for key in keys if key.startswith(prefix))
         found = "".join(
             entry.format(escape(key), len(self.objects.files[folder + key]))
             for key in keys[first : first + PAGE]
@@ -115,6 +116,30 @@ class _Handler(BaseHTTPRequestHandler):
         if first + PAGE < len(keys):
             found += f"<NextContinuationToken>{first + PAGE}</NextContinuationToken>"
         return self.answer(200, f"<ListBucketResult>{found}</ListBucketResult>".encode())
+
+    def _list_as_azure(self, container: str, query: dict[str, list[str]]) -> None:
+        """List the keys of a container of Azure, a page at a time."""
+        folder = f"{container.rstrip('/')}/"
+        first = int(query.get("marker", ["0"])[0])
+        keys = self._keys(folder, query)
+        entry = (
+            "<Blob><Name>{}</Name><Properties><Last-Modified>Sun, 29 Nov 2026 02:00:00 GMT"
+            "</Last-Modified><Content-Length>{}</Content-Length><Content-Type>a/b</Content-Type>"
+            "<Etag>{}</Etag></Properties></Blob>"
+        )
+        found = "".join(
+            entry.format(escape(key), len(self.objects.files[folder + key]), first)
+            for key in keys[first : first + PAGE]
+        )
+        marker = first + PAGE if first + PAGE < len(keys) else ""
+        body = f"<Blobs>{found}</Blobs><NextMarker>{marker}</NextMarker>"
+        return self.answer(200, f"<EnumerationResults>{body}</EnumerationResults>".encode())
+
+    def _keys(self, folder: str, query: dict[str, list[str]]) -> list[str]:
+        """Return the keys in a bucket that begin with the prefix of a request."""
+        begin = folder + query.get("prefix", [""])[0]
+        files = self.objects.files
+        return sorted(path.removeprefix(folder) for path in files if path.startswith(begin))
 
 
 @contextlib.contextmanager
