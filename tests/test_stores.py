@@ -760,10 +760,25 @@ def test_a_connection_that_is_cut_is_made_again(store, at):
         (lambda one: one.answer(206, bytes(10), **ENCODED), r"sends it encoded \(gzip\)"),
         (lambda one: one.refuse(403, "InvalidObjectState"), "it is in cold storage: restore it"),
         (cut, "cut|error"),
+        (
+            lambda one: one.answer(429, Retry_After="100"),
+            "answered 429 Too Many Requests, and asks for a pause of 100 s, longer than PACELINE",
+        ),
         (lambda one: one.answer(504, b"upstream request timed out"), "the server answered 504"),
         (lambda one: one.answer(500, b"a certificate is missing"), "the server answered 500"),
     ],
-    ids=["busy", "refused", "whole", "redirect", "encoded", "cold", "cut", "late", "broken"],
+    ids=[
+        "busy",
+        "refused",
+        "whole",
+        "redirect",
+        "encoded",
+        "cold",
+        "cut",
+        "pause",
+        "late",
+        "broken",
+    ],
 )
 def test_a_server_that_keeps_failing_is_named(answer, words, store, at, monkeypatch):
     monkeypatch.setenv("PACELINE_RETRY_SECONDS", "0.5")

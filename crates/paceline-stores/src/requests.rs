@@ -158,21 +158,50 @@ impl HttpService for Repeating {
         loop {
             let n_tries = tries.add();
             let answer = self.client.call(request.clone()).await;
+            let mut busy = None;
             let asked = match &answer {
                 Ok(response) if !is_temporary(response.status()) => {
                     return check_region(answer?).map(with_length);
                 }
-                Ok(response) => retry_after(response.headers()),
+                Ok(response) => {
+                    let asked = retry_after(response.headers());
+                    let is_long = |pause: &Duration| *pause > self.limit;
+                    busy = asked
+                        .filter(is_long)
+                        .map(|pause| Busy(response.status(), pause));
+                    asked
+                }
                 Err(error) if !may_pass(error, n_tries) => return answer,
                 Err(_) => None,
             };
             let wait = asked.unwrap_or_else(|| shortened(pause));
             if started.elapsed() + wait > self.limit {
-                return answer;
+                return match busy {
+                    Some(busy) => Err(HttpError::new(HttpErrorKind::Unknown, busy)),
+                    None => answer,
+                };
             }
             tokio::time::sleep(wait).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+}
+
+/// Response of a server that asks for a longer pause than the user allows.
+#[derive(Debug)]
+struct Busy(StatusCode, Duration);
+
+impl std::error::Error for Busy {}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Busy(status, pause) = self;
+        let seconds = pause.as_secs();
+        write!(
+            f,
+            "status code: {status}, and asks for a pause of {seconds} s, longer than {RETRY_SECONDS} \
+             allows: "
+        )
     }
 }
 
