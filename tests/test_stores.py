@@ -1123,14 +1123,16 @@ class SocksProxy(socketserver.BaseRequestHandler):
         return self.request.recv(n, socket.MSG_WAITALL)
 
 
-@pytest.mark.parametrize("variable", ["ALL_PROXY", "http_proxy"])
-def test_a_socks_proxy_looks_up_names(variable, store, monkeypatch):
+@pytest.mark.parametrize(
+    ("variable", "host"), [("ALL_PROXY", "127.0.0.1"), ("http_proxy", "LocalHost")]
+)
+def test_a_socks_proxy_looks_up_names(variable, host, store, monkeypatch):
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), SocksProxy)
     server.daemon_threads, server.asked = True, []
     server.target = ("127.0.0.1", int(store.address.rsplit(":", 1)[1]))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        monkeypatch.setenv(variable, f"socks5h://127.0.0.1:{server.server_address[1]}")
+        monkeypatch.setenv(variable, f"socks5h://{host}:{server.server_address[1]}")
         address = f"http://nowhere.invalid/{store.bucket}/md.xtc"
         assert np.array_equal(positions_of(address), positions_of(XTC))
     finally:

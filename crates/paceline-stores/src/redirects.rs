@@ -45,7 +45,8 @@ impl Hosts {
             } else {
                 format!("http://{value}")
             };
-            Url::parse(&address).ok()?.host_str().map(str::to_owned)
+            // Hosts of SOCKS proxies keep their capitals.
+            Some(Url::parse(&address).ok()?.host_str()?.to_ascii_lowercase())
         };
         Hosts {
             known: Arc::default(),
