@@ -292,7 +292,8 @@ fn check_sources<'a>(
     let (file, role) = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN");
     if has("AWS_ACCESS_KEY_ID") || (has(file) && has(role)) || has(RELATIVE_URI) {
         Ok(())
-    } else if has(FULL_URI) {
+    } else if let Some(uri) = value_of(FULL_URI) {
+        check_container(uri)?;
         // The client reports other errors of this file.
         let path = value_of(TOKEN_FILE);
         let token = path.and_then(|path| fs::read_to_string(path).ok());
@@ -306,6 +307,28 @@ fn check_sources<'a>(
         ))
     } else {
         Ok(())
+    }
+}
+
+/// Refuse a server of credentials that is neither near nor encrypted, as AWS's programs do: keys are
+/// read from it, and a token is sent to it.
+fn check_container(uri: &str) -> std::result::Result<(), String> {
+    let near = [
+        "localhost",
+        "127.0.0.1",
+        "[::1]",
+        "169.254.170.2",
+        "169.254.170.23",
+        "[fd00:ec2::23]",
+    ];
+    let uri: http::Uri = uri.parse().map_err(|_| format!("{FULL_URI}: no address"))?;
+    let is_near = uri.host().is_some_and(|host| near.contains(&host));
+    match is_near || uri.scheme_str() == Some("https") {
+        true => Ok(()),
+        false => Err(format!(
+            "{FULL_URI}: expected https, or a server of this machine or of its container service, \
+             such as 169.254.170.23"
+        )),
     }
 }
 
@@ -447,7 +470,7 @@ mod tests {
             check_sources(|name| set.iter().find(|one| one.0 == name).map(|one| one.1))
         };
         let (file, role) = (("AWS_WEB_IDENTITY_TOKEN_FILE", "/a"), ("AWS_ROLE_ARN", "a"));
-        let (uri, token) = ((FULL_URI, "http://h"), (TOKEN_FILE, "/none"));
+        let (uri, token) = ((FULL_URI, "https://h"), (TOKEN_FILE, "/none"));
         let key = ("AWS_ACCESS_KEY_ID", "a");
         let relative = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/a");
         let other = ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "a");
@@ -464,6 +487,16 @@ mod tests {
             assert_eq!(check(set), Ok(()));
         }
         assert!(check(&[file]).unwrap_err().contains("AWS_ROLE_ARN is not"));
+        for (uri, is_usable) in [
+            ("http://169.254.170.23/v1/credentials", true),
+            ("http://[fd00:ec2::23]/v1/credentials", true),
+            ("https://h/credentials", true),
+            ("http://h/credentials", false),
+            ("http://localhost.h/credentials", false),
+            ("credentials", false),
+        ] {
+            assert_eq!(check_container(uri).is_ok(), is_usable, "{uri}");
+        }
     }
 
     #[test]
