@@ -29,6 +29,7 @@ import paceline
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.battery import Battery
 from paceline.analysis.convert import Write
+from paceline.analysis.correlation import VelocityAutocorrelation
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_steps
 from paceline.continuation import Continuation
@@ -1130,6 +1131,32 @@ def test_a_stream_without_a_file_is_named_by_its_address(sent, adk, tmp_path, ru
     assert "stream.trr" not in err + table.read_text()
 
 
+@pytest.mark.parametrize("tee", [True, False])
+def test_times_that_run_backwards_are_reported_once(sent, adk, tmp_path, run, tee):
+    """The warning names the stream, and is in the table."""
+    table = tmp_path / "rg.csv"
+    frames = [frame._replace(time=0.02 * (k % 10)) for k, frame in enumerate(sent[:20])]
+    with ImdServer.of(frames) as server:
+        command = ["gyration", adk.topology, server.address, "--select", "name CA", "-o", table]
+        kept = ["--tee", tmp_path / "run.trr"] if tee else []
+        status, _, err = run(*command, "--every", "10ms", *kept)
+    assert status == 0, err
+    warning = f"{server.address}: time runs backwards in frame 10, from 0.18 ps to 0 ps"
+    for text in (" ".join(err.split()), table.read_text()):
+        assert text.count(warning) == 1
+        assert "--continuous" not in text
+        assert "stream.trr" not in text
+
+
+def test_warnings_of_a_stream_are_on_the_page_and_in_the_tables(sent, adk, tmp_path, run):
+    with ImdServer.of(sent[:20], wrapped=True) as server:
+        command = ["battery", adk.topology, server.address, "-o", tmp_path / "results"]
+        status, _, err = run(*command, "--every", "10ms", "--no-unwrap")
+    assert status == 0, err
+    for name in ("rmsd.csv", "index.html"):
+        assert "the engine wraps atoms into the cell" in (tmp_path / "results" / name).read_text()
+
+
 @pytest.mark.parametrize("as_list", [True, False])
 def test_analyses_of_mdanalysis_are_not_followed(adk, as_list):
     universe = paceline.Universe(*adk)
@@ -1210,15 +1237,49 @@ def test_an_empty_selection_is_refused_before_a_command_connects(adk, run, comma
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--tee", "run.h5md"], "run.h5md: expected a name that ends in"),
-        (["--tee-atoms", "protein"], "name the file, --tee"),
-        (["--checkpoint", "kept"], "omit --checkpoint"),
+        (["gyration", "--tee", "run.h5md"], "run.h5md: expected a name that ends in"),
+        (["gyration", "--tee-atoms", "protein"], "name the file, --tee"),
+        (["gyration", "--checkpoint", "kept"], "omit --checkpoint"),
+        (["gyration", "--tee", "kept.trr"], "kept.trr exists: it is replaced only with"),
+        (["gyration", "--guess-bonds", "--tee", "kept.trr"], "kept.trr exists: it is"),
+        (["gyration", "--tee", "absent/run.trr"], "the folder absent does not exist"),
+        (["gyration", "-o", "kept.csv"], "kept.csv exists: it is replaced only with"),
+        (["battery", "--tee", "kept.trr"], "kept.trr exists: it is replaced only with"),
+        (["battery", "-o", "used"], "index.html exists: it is replaced only with"),
+        (["run", "battery.toml", "-o", "other"], "rmsd.csv exists: it is replaced only with"),
+        (["battery", "-o", "kept.csv"], "-o must name a folder for the results"),
+        (["battery", "--equilibrated"], "--equilibrated needs a complete trajectory"),
+        (["battery", "--replicas"], "expected a file of this machine, found a URL"),
+        (["velocity-autocorrelation", "--tee", "run.xtc"], "XTC cannot store velocities"),
+        (["velocity-autocorrelation", "--tee", "run.dcd"], "ends in .trr or .nc or .ncdf"),
     ],
 )
-def test_commands_refuse_options_before_they_connect(adk, run, options, message):
+def test_commands_refuse_options_before_they_connect(
+    adk, tmp_path, monkeypatch, run, options, message
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("kept.trr", "kept.csv", "used/index.html", "other/rmsd.csv"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).touch()
+    Path("battery.toml").write_text("[rmsd]\nselect = 'name CA'\n[dssp]\n")
     # Nothing listens on this port: a connection would be another error.
-    address = "imd://127.0.0.1:1"
-    status, _, err = run("gyration", adk.topology, address, "-o", "rg.csv", *options)
-    assert status == 2
-    assert message in err
+    status, _, err = run(*options, "-s", adk.topology, "-f", "imd://127.0.0.1:1")
+    assert status in (1, 2)
+    assert message in " ".join(err.split())
     assert "no engine listens" not in err
+
+
+@pytest.mark.parametrize("kept", [{}, {"tee_step": 2}])
+@pytest.mark.parametrize("named", ["with the Universe", "with the run"])
+def test_a_file_without_a_needed_field_is_refused(sent, adk, tmp_path, named, kept):
+    """The analysis has a second stage, which would read the file at the end of the stream."""
+    tee = {"tee": tmp_path / "run.xtc"}
+    opening, running = (tee, {}) if named == "with the Universe" else ({}, tee)
+    with ImdServer.of(sent[:3], gated=True) as server:
+        server.allow(1)
+        universe = paceline.Universe(adk.topology, server.address, **opening)
+        given = [RMSD(universe.atoms[:9]), VelocityAutocorrelation(universe.atoms[:9])]
+        with pytest.raises(UnsupportedError, match=r"run.xtc: XTC cannot store velocities, which"):
+            paceline.run(given, **running, **kept)
+        assert not list(tmp_path.iterdir())
+        universe.trajectory.close()

@@ -19,7 +19,7 @@ from typing import Generic, TypeVar, cast
 import numpy as np
 
 from paceline._util.arguments import positive_number, slice_of, whole_number
-from paceline._util.files import is_stream
+from paceline._util.files import check_output, is_stream
 from paceline._util.leftovers import ScratchFolder
 from paceline.checkpoint import Fact, check_resumable, facts, with_pickled_nodes
 from paceline.contract.analysis import Analysis, is_updated
@@ -30,7 +30,14 @@ from paceline.engine.collect import Cursor, Record, RecordRange, RowRange
 from paceline.engine.parts import PartsRun
 from paceline.engine.passes import FramePass
 from paceline.engine.tasks import BlockResult, Records
-from paceline.errors import MissingDataError, ReadError, UnsupportedError, quiet_warnings, warn
+from paceline.errors import (
+    MissingDataError,
+    ReadError,
+    UnsupportedError,
+    kept_warnings,
+    quiet_warnings,
+    warn,
+)
 from paceline.performance.number_format import many
 from paceline.timing import Timings
 from paceline.trajectory.growth import (
@@ -292,11 +299,19 @@ class GrowingRun(Generic[State]):
         self._run_during, self._run_after = run_during, run_after
         self._stop_when, self._every = stop_when, positive_number("every", every, "s")
         self._kept = Continuation()
+        #: Warnings of the stream.
+        self._warned: list[str] = []
         self._begun = time.monotonic()
 
     def open_feed(self, idle: float | None, options: TeeOptions) -> Feed:
         """Begin to follow the file, or to write the stream to a file that is followed."""
-        universe = self._universe
+        universe, given = self._universe, options.get("tee")
+        overwrite = options.get("overwrite", False)
+        needed = {field for one in self._all.values() for field in one.fields}
+        if given is not None:
+            # A stream that is connected when a frame is first needed is not connected yet.
+            growing_format(given, needed)
+            check_output(given, overwrite=overwrite)
         stream = universe.trajectory
         if not isinstance(stream, TeeSource):
             if is_stream(stream.filename):
@@ -312,16 +327,16 @@ class GrowingRun(Generic[State]):
             return FollowedFile(last, IDLE_SECONDS if idle is None else idle)
         if idle is not None:
             stream.set_timeout(positive_number("idle", idle))
-        needed = {field for one in self._all.values() for field in one.fields}
         if lacking := sorted(needed.difference(stream.fields)):
             raise MissingDataError(
                 f"{stream.filename}: an analysis needs {' and '.join(lacking)}, but the engine "
                 f"sends only {' and '.join(stream.fields)}: enable them in its input"
             )
-        given = options.get("tee")
         path = stream.tee_path if given is None else given
         if path is not None:
-            growing_format(path)  # the error names this file, not a temporary one with its ending
+            # The errors name this file, not a temporary one with its ending.
+            growing_format(path, needed)
+            check_output(path, overwrite=overwrite)
         shown = Path(TEMPORARY if stream.tee_path is None else stream.tee_path).suffix
         ending = shown if path is None else Path(path).suffix
         kept = _kept_frames(universe, path, options)
@@ -335,8 +350,10 @@ class GrowingRun(Generic[State]):
                 f"{shown[1:].upper()}, but {os.fspath(given or path)} rounds in another way: name "
                 "the file when the Universe is opened, tee="
             )
-        overwrite = options.get("overwrite", False)
-        feed = FollowedStream(stream.tee(path, overwrite=overwrite, kept=kept))
+        opening = attribute_of(universe, "opening_warnings") or []
+        self._warned += [text for text in opening if text.startswith(f"{stream.filename}: ")]
+        with kept_warnings(self._warned):  # those of the thread, too
+            feed = FollowedStream(stream.tee(path, overwrite=overwrite, kept=kept))
         try:
             if not feed.wait(FIRST_SECONDS):
                 raise feed.error or ReadError(f"{stream.filename}: no frame could be written")
@@ -344,6 +361,8 @@ class GrowingRun(Generic[State]):
         except BaseException:
             feed.close()
             raise
+        growable(universe.trajectory).chain.is_streamed = True
+        attribute_of(universe, "opening_warnings")[:0] = opening
         feed.rewind()
         return feed
 
@@ -411,7 +430,7 @@ class GrowingRun(Generic[State]):
 
         These are the first chosen frame, and frames that are references.
         """
-        self._trajectory.extend()
+        self._extend()
         n_frames = self._chosen.count(self._trajectory)
         needed = [one.frames_needed for one in self._all.values() if is_updated(one)]
         if n_frames == 0 or self._trajectory.n_frames < max(needed, default=1):
@@ -420,6 +439,13 @@ class GrowingRun(Generic[State]):
         with quiet_warnings():
             analyses = self._run_during(self._kept)
         return self._state(n_frames, analyses)
+
+    def _extend(self) -> None:
+        """Include the new frames, and record the warnings of the stream with the results."""
+        self._trajectory.extend()
+        opening = attribute_of(self._universe, "opening_warnings") or []
+        for kept in (self._trajectory.chain.warnings, opening):
+            kept += [text for text in self._warned if text not in kept]
 
     def _state(
         self,
@@ -438,7 +464,7 @@ class GrowingRun(Generic[State]):
 
     def _finish(self, ended: str) -> Iterator[State]:
         """Compute all results over the complete trajectory, and issue its warnings."""
-        self._trajectory.extend()
+        self._extend()
         analyses = self._run_during(self._kept)
         n_frames = self._chosen.count(self._trajectory)
         if analyses.keys() != self._all.keys():

@@ -5,6 +5,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -37,6 +38,8 @@ from paceline.trajectory.tee import TeeOptions
 
 #: Name of the energies among the analyses, in battery files and in filenames.
 ENERGIES = "energies"
+#: Files that `save` writes of any battery.
+COMMON_FILES = ("index.html", "timings.html", "battery.toml")
 #: Tables of the means of replicas, the means of groups, and their differences from the first group.
 TABLES = ("replicas.csv", "means.csv", "differences.csv")
 
@@ -134,12 +137,10 @@ class Battery:
                 universe.trajectory  # noqa: B018  # an error of the connection is one of the battery
             for name in later:
                 make(name)
-        opening = attribute_of(universe, "opening_warnings") or []
-        self._warned = [*dict.fromkeys([*opening, *self._warned])]
         self.analyses = {
             name: self.analyses[name] for name in descriptions if name in self.analyses
         }
-        self.warnings = [*self._warned]
+        self.warnings = self._warnings_before()
         reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()]
         if not self.analyses:
             raise UnsupportedError("no analysis of the battery is possible:\n" + "\n".join(reasons))
@@ -149,9 +150,11 @@ class Battery:
         self._whole = self.descriptions, self.analyses, self.left_out
         self._during: Self | None = None
         self._optional = optional
-        trajectory = universe.trajectory
-        # Of a stream, only the first frame is there.
-        self._suit(sys.maxsize if is_stream(trajectory.filename) else trajectory.n_frames)
+        n_frames = sys.maxsize  # of a stream, at most the first frame is there
+        with suppress(NoFramesYet), offline(universe):
+            if not is_stream(universe.trajectory.filename):
+                n_frames = universe.trajectory.n_frames
+        self._suit(n_frames)
         self.ligands: list[str] = []
         self.energies: Energies | None = None
         self._of_energies: dict[str, Any] = {}
@@ -230,7 +233,7 @@ class Battery:
             )
         made = cls(descriptions, universe, optional=True)
         made.ligands, made._warned = ligands, [*warned, *made._warned]
-        made.warnings = [*made._warned]
+        made.warnings = made._warnings_before()
         made._leave_out(lacking)
         return made
 
@@ -260,8 +263,13 @@ class Battery:
         with kept_warnings(self._warned):
             self.energies = self._all_energies = read_energies(*files, terms=terms)
         self._of_energies = {"files": files} | ({} if terms is None else {"terms": [*terms]})
-        self.warnings = [*self._warned]
+        self.warnings = self._warnings_before()
         return self
+
+    def _warnings_before(self) -> list[str]:
+        """Return the warnings of opening the system, and those of creating the analyses."""
+        opening = attribute_of(self.universe, "opening_warnings") or []
+        return [*dict.fromkeys([*opening, *self._warned])]
 
     @property
     def shown(self) -> dict[str, Any]:
@@ -348,7 +356,7 @@ class Battery:
             run_stream(self, unwrap=unwrap, **options)  # type: ignore[call-arg]
             return self
         self.suit(**options)
-        self.warnings = [*self._warned]
+        self.warnings = self._warnings_before()
         analyses = list(self.analyses.values())
         with kept_warnings(self.warnings):
             given = needed_transforms(analyses, options.get("transforms", ()), unwrap=unwrap)
@@ -475,7 +483,7 @@ class Battery:
             Names of tables and of arrays; `save` writes one of both for each analysis.
         """
         analyses = self.every | self.shown
-        names = ["index.html", "timings.html", "battery.toml"]
+        names = [*COMMON_FILES]
         names += [f"{name}{ending}" for name in analyses for ending in (".csv", ".npz", ".svg")]
         for name, analysis in analyses.items():
             for further in analysis.FURTHER_TABLES:

@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline._util.files import new_file, saved_together
 from paceline._util.machine import software
-from paceline.analysis.battery import TABLES
+from paceline.analysis.battery import COMMON_FILES, TABLES
 from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.replica_figures import (
     Profile,
@@ -421,7 +421,7 @@ class Replicas:
     @property
     def _shared_files(self) -> list[str]:
         """Names of the files for all groups together that `save` may write."""
-        names = ["index.html", "timings.html", "battery.toml", *TABLES]
+        names = [*COMMON_FILES, *TABLES]
         for name in dict.fromkeys(name for one in self.batteries for name in one.every):
             names += [f"{name}.svg", f"{name}-frequent.svg"]
             names += [f"{name}-profile.svg", f"{name}-profile.csv"]

@@ -7,7 +7,7 @@ import glob
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -57,6 +57,7 @@ from paceline.errors import SelectionError, UnsupportedError, kept_warnings, war
 from paceline.performance.figure_style import check_style
 from paceline.performance.number_format import many
 from paceline.trajectory.growth import growable, wait_for_frame, wait_for_reference
+from paceline.trajectory.tee import growing_format
 from paceline.transform.apply_transforms import check_positions
 from paceline.transform.ligands import COMPLEXES, describe_complexes
 
@@ -467,37 +468,60 @@ def _further(
     return {path: found[name] for name, path in files.items()}, failed
 
 
+def check_battery_options(
+    args: argparse.Namespace, names: Iterable[str], *, grows: bool, replicas: bool
+) -> None:
+    """Raise an error for options and files that prevent a battery, before a system is opened.
+
+    `names` are names of its analyses, as far as they are known. `grows` is True for a trajectory
+    that is followed, or a stream.
+    """
+    from paceline.analysis.battery import COMMON_FILES
+
+    check_style(args.style)
+    if args.output.exists() and not args.output.is_dir():
+        raise UnsupportedError(f"{args.output} is a file: -o must name a folder for the results")
+    files = [*COMMON_FILES, *([] if replicas else (f"{name}.csv" for name in names))]
+    _check_files(args, [args.output / name for name in files])
+    check_report(args)
+    if args.no_unwrap and (args.unwrap or args.together is not None):
+        raise UnsupportedError("--no-unwrap contradicts --unwrap and --together: use one of them")
+    if grows and replicas:
+        raise UnsupportedError("--follow needs a single trajectory, not replicas")
+    if args.equilibrated:
+        if replicas:
+            raise UnsupportedError("--equilibrated needs a single trajectory, not replicas")
+        if grows:
+            raise UnsupportedError("--equilibrated needs a complete trajectory, not one that grows")
+        if args.checkpoint is not None:
+            raise UnsupportedError("--equilibrated runs twice, and has no --checkpoint")
+
+
+def _check_files(args: argparse.Namespace, files: Sequence[Path]) -> None:
+    """Raise an error if a file of a battery cannot be written, or is another output, too."""
+    check_distinct(args.report, args.checkpoint, args.tee, *files)
+    crate = [args.output / METADATA] if args.crate else []
+    for path in (*files, *crate):
+        if path.parent.exists():
+            check_output(path, overwrite=args.overwrite)
+
+
 def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> None:
     """Run a battery and write all results into the requested folder."""
     from paceline.analysis.battery import Battery, check_writes_nothing
     from paceline.analysis.crate import write_crate
 
-    check_style(args.style)
     if args.only_tables:
         check_writes_nothing(battery.analyses.values())
     outputs = battery.outputs(args.output)
-    crate = [args.output / METADATA] if args.crate else []
-    check_distinct(args.report, args.checkpoint, args.tee, *outputs)
-    if args.output.exists() and not args.output.is_dir():
-        raise UnsupportedError(f"{args.output} is a file: -o must name a folder for the results")
-    for path in (*outputs, *crate):
-        if path.parent.exists():
-            check_output(path, overwrite=args.overwrite)
-    check_report(args)
-    if args.no_unwrap and (args.unwrap or args.together is not None):
-        raise UnsupportedError("--no-unwrap contradicts --unwrap and --together: use one of them")
+    _check_files(args, outputs)
     options = {"max_memory": args.max_memory, "unwrap": not args.no_unwrap}
     if args.equilibrated:
-        if args.follow:
-            raise UnsupportedError("--equilibrated needs a complete trajectory, not one that grows")
-        if args.checkpoint is not None:
-            raise UnsupportedError("--equilibrated runs twice, and has no --checkpoint")
         options["equilibrated"] = True
     error: Exception | None = None
     with contextlib.ExitStack() as serving, _checkpoint(args) as kept:
         if args.follow:
-            if not isinstance(battery, Battery):
-                raise UnsupportedError("--follow needs a single trajectory, not replicas")
+            assert isinstance(battery, Battery), "replicas are not followed"
             conditions = _stop_conditions(args, battery)
             serving.enter_context(_server(args, outputs))
             error = follow(
@@ -515,7 +539,7 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
         with saved_together(kept.finish if kept else None):
             battery.save(args.output, overwrite=args.overwrite, **_common_figure_options(args))
             save_report(args, battery.timings)
-    if crate:
+    if args.crate:
         write_crate(args.output, outputs, overwrite=args.overwrite)
     say_battery(battery, args.report)
     page = args.output / "index.html"
@@ -581,6 +605,9 @@ def _check_following(args: argparse.Namespace) -> None:
     for flag, value in {"--tee-atoms": args.tee_atoms, "--tee-step": args.tee_step}.items():
         if value is not None and args.tee is None:
             raise UnsupportedError(f"{flag} chooses what a file contains: name the file, --tee")
+    if args.tee is not None:
+        growing_format(args.tee)
+        check_output(args.tee, overwrite=args.overwrite)
 
 
 def _server(

@@ -184,7 +184,9 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
             if self._is_offline:
                 raise NoFramesYet
             (address, options), self._stream = self._stream, None
+            before = self.opening_warnings
             self.load_new(address, **options)
+            self.opening_warnings[:0] = before
         return super().trajectory
 
     @trajectory.setter

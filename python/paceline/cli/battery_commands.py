@@ -3,10 +3,11 @@
 import argparse
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from paceline._util.files import is_stream
 from paceline.cli import answer
 from paceline.cli.options import (
     add_checkpoint_argument,
@@ -227,7 +228,7 @@ def run_run(args: argparse.Namespace) -> None:
             f"expected {args.form.positional_usage}, or [groups.NAME] in {args.battery}"
         )
     args.analysis_names = asked.keys() - {ENERGIES}
-    _run(args, groups, lambda universe: Battery(asked, universe))
+    _run(args, groups, lambda universe: Battery(asked, universe), names=asked)
 
 
 def run_battery(args: argparse.Namespace) -> None:
@@ -251,18 +252,21 @@ def run_battery(args: argparse.Namespace) -> None:
     _run(args, {}, make)
 
 
-def _run(args: argparse.Namespace, groups: Mapping[str, Any], make: Any) -> None:
-    from paceline.cli.analysis_steps import run_battery_of, system_of
+def _run(
+    args: argparse.Namespace, groups: Mapping[str, Any], make: Any, names: Iterable[str] = ()
+) -> None:
+    """Make the battery or its replicas, and run them; `names` are analyses that each one has."""
+    from paceline.cli.analysis_steps import check_battery_options, run_battery_of, system_of
 
     groups = groups or _groups_of(args)
+    grows = args.follow or any(map(is_stream, args.trajectory))
+    check_battery_options(args, names, grows=grows, replicas=bool(groups))
     if not groups:
         battery = make(system_of(args))
         if args.energies is not None:
             battery.add_energies(*args.energies)
         run_battery_of(args, battery)
         return
-    if args.equilibrated:
-        raise UnsupportedError("--equilibrated needs a single trajectory, not replicas")
     from paceline.analysis.replicas import Replicas
 
     batteries: dict[str, list[Any]] = {}

@@ -12,6 +12,7 @@ import numpy as np
 from paceline._util.machine import free_memory
 from paceline._util.sorting import sorted_unique
 from paceline.contract.analysis import Analysis, conclude, facts_shown
+from paceline.contract.atoms import attribute_of
 from paceline.contract.kinds import check_methods_of_scan, declaration_of
 from paceline.contract.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
 from paceline.contract.run_info import RunContext, RunInfo
@@ -256,7 +257,9 @@ class TrajectoryRun:
         chain, frames = self.trajectory.chain, self.plan.frames
         known = np.flatnonzero(np.isfinite(times))
         steps = np.diff(times[known])
-        if chain is None or not (steps > 0).any() or (np.diff(frames) < 1).any():
+        if chain is None or chain.is_streamed:
+            return
+        if not (steps > 0).any() or (np.diff(frames) < 1).any():
             return
         for row in np.flatnonzero(steps < 0).tolist():
             before, after = (int(frames[known[k]]) for k in (row, row + 1))
@@ -279,8 +282,10 @@ class TrajectoryRun:
         steps = np.diff(times) / frames
         between = float(np.median(steps[steps > 0])) if (steps > 0).any() else 0.0
         if between >= LONG_STEP and chain.files[0].format in IN_PICOSECONDS:
+            shown = self.analyses[0].atomgroup.universe.trajectory
+            name = attribute_of(shown, "came_from") or chain.names[0]
             warn(
-                f"{chain.names[0]}: its frames are {between / 1e6:g} µs apart; if a program wrote "
+                f"{name}: its frames are {between / 1e6:g} µs apart; if a program wrote "
                 f"times in fs, set the time between frames, dt={between / 1e3:g} (--dt "
                 f"{between / 1e6:g}ns)"
             )

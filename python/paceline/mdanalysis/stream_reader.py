@@ -10,6 +10,7 @@ from typing import NoReturn
 import numpy as np
 from MDAnalysis.coordinates.memory import MemoryReader
 
+from paceline._util.files import check_output
 from paceline.errors import ReadError, UnsupportedError, quiet_warnings, warn
 from paceline.trajectory.file_trajectory import open as open_trajectory
 from paceline.trajectory.frames import Frame
@@ -84,7 +85,9 @@ class StreamReader(MemoryReader):
                 "timeout= and wait="
             )
         if tee is not None:
-            growing_format(tee)  # the error names this file, not the temporary one of `_as_stored`
+            # The errors name this file, not the temporary one of `_as_stored`.
+            growing_format(tee)
+            check_output(tee, overwrite=True)  # the run says whether it may be replaced
         self.stream = ImdStream(filename, n_atoms=n_atoms, units=units, timeout=timeout, wait=wait)
         self.address, self._dt_given, self.tee_path = filename, dt, tee
         try:

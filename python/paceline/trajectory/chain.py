@@ -68,6 +68,8 @@ class Chain:
 
     #: True if the frames are in arrays, so that workers need not prefetch.
     in_memory = False
+    #: True for the file of a stream, which has warned of times that run backwards.
+    is_streamed = False
     #: Last file if it had no complete frame and was left out; otherwise None.
     _unbegun: str | None = None
     #: Cache for the blocks of the files that workers read; None without one.
@@ -331,7 +333,7 @@ class Chain:
         """
         self.check_growing()
         chain = self._reopen(*self._state)
-        chain.cache = self.cache
+        chain.cache, chain.is_streamed = self.cache, self.is_streamed
         # Those about the last file were true of its state when it was opened.
         last = chain.files[-1]
         changed = f"{self.names[-1]}: ", f"{last.path}: "

@@ -10,7 +10,7 @@ import contextlib
 import contextvars
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, TypedDict, runtime_checkable
@@ -432,10 +432,10 @@ class GrowingFile:
         )
 
 
-def growing_format(path: str | os.PathLike) -> "_core.FileFormat":
+def growing_format(path: str | os.PathLike, needed: Collection[str] = ()) -> "_core.FileFormat":
     """Return the format that the name of a file states, if such files can be read while they grow.
 
-    Raises `UnsupportedError` for other formats.
+    Raises `UnsupportedError` for other formats, and for one that cannot store the fields `needed`.
     """
     ending = Path(path).suffix.lower()
     if ending not in _GROWING:
@@ -444,7 +444,16 @@ def growing_format(path: str | os.PathLike) -> "_core.FileFormat":
             f"{ending!r}: files of other formats cannot be read while they grow; convert the file "
             "later"
         )
-    return _GROWING[ending]
+    format = _GROWING[ending]
+    if lacking := [field for field in needed if not field_bits([field]) & format.writes]:
+        bits = field_bits(lacking)
+        able = [name for name, other in _GROWING.items() if other.writes & bits == bits]
+        raise UnsupportedError(
+            f"{os.fspath(path)}: {format.name} cannot store {' and '.join(sorted(lacking))}, which "
+            "an analysis needs, and analyses read the frames from this file: choose a name that "
+            f"ends in {' or '.join(able)}"
+        )
+    return format
 
 
 def _cells(vectors: np.ndarray | None) -> np.ndarray:
