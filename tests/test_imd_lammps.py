@@ -150,6 +150,19 @@ def test_lammps_continues_without_a_client(tmp_path):
     assert "ended after 2000" in output
 
 
+def test_lammps_continues_after_some_frames(tmp_path):
+    structure = tmp_path / "sys.gro"
+    MDAnalysis.Universe.empty(N, trajectory=True).atoms.write(structure)
+    with Engine(tmp_path, 2000, "version 3 unwrap on") as engine:
+        waits = {"wait": PATIENCE, "timeout": PATIENCE}
+        universe = paceline.Universe(structure, engine.address, units="real", **waits)
+        rmsf = RMSF(universe.atoms).run(stop=5)
+        status, output = engine.ended()
+    assert len(rmsf.frames) == 5
+    assert status == 0
+    assert "ended after 2000" in output
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_lammps_waits_for_the_next_client(version, tmp_path):
     with Engine(tmp_path, 200, f"version {version}") as engine:

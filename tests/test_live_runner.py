@@ -20,7 +20,17 @@ import numpy as np
 import pytest
 from helpers.analyses import ANALYSES
 from helpers.growing import Growing
-from helpers.imd_server import DISCONNECT, GO, KILL, Frame, ImdServer, handshake, made_frames
+from helpers.imd_server import (
+    DISCONNECT,
+    GO,
+    KILL,
+    RATE,
+    WAIT,
+    Frame,
+    ImdServer,
+    handshake,
+    made_frames,
+)
 from helpers.scans import PathLength
 from helpers.waiting import PATIENCE
 from MDAnalysis.transformations import translate
@@ -679,14 +689,35 @@ def test_a_battery_runs_over_a_stream(adk, sent, tmp_path):
         assert_same(table.columns.values(), wanted.columns.values(), name)
 
 
-def test_a_run_stops_after_some_frames_of_a_stream(sent, adk):
-    with ImdServer.of(sent, gated=True) as server:
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("how", ["run", "live", "command"])
+def test_a_number_of_frames_leaves_the_simulation_running(
+    adk, tmp_path, run_with_answer, how, version
+):
+    frames = made_frames(40, N_ADK, version=version, fields="p")
+    with ImdServer.of(frames, version=version, gated=True) as server:
         server.allow(30)
-        universe = paceline.Universe(adk.topology, server.address)
-        rmsd = RMSD(universe.select_atoms("name CA")).run(stop=20)
+        if how == "command":
+            table = tmp_path / "rmsd.csv"
+            command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o", table]
+            command += ["--end", "20", "--dt", "1ps", "--every", "10ms"]
+            status, _, err = run_with_answer(*command)
+            assert status == 0, err
+            assert "ended: --end 20 is reached" in " ".join(err.split()), err
+            n_frames = len([line for line in table.read_text().splitlines() if line[0] != "#"]) - 1
+        else:
+            universe = paceline.Universe(adk.topology, server.address, dt=1)
+            rmsd = RMSD(universe.select_atoms("name CA"))
+            if how == "run":
+                rmsd.run(stop=20)
+            else:
+                *_, last = paceline.live(rmsd, every=0.01, stop=20)
+                assert last.ended == "20 frames were asked for"
+            n_frames = len(rmsd.results.rmsd)
         assert server.left.wait(PATIENCE)
-        assert server.received[-1] == KILL
-    assert len(rmsd.results.rmsd) == 20
+        leaves = [WAIT, RATE, DISCONNECT] if version == 3 else [DISCONNECT]
+        assert server.received == [GO, *leaves]
+    assert n_frames == 20
 
 
 def test_a_run_over_a_stream_that_breaks_has_results_and_an_error(sent, adk):
@@ -938,11 +969,24 @@ def test_a_condition_ends_the_simulation(sent, adk):
         server.allow(30)
         universe = paceline.Universe(adk.topology, server.address)
         rmsd = RMSD(universe.select_atoms("name CA"))
-        until_20 = paceline.live(rmsd, every=0.01, stop=20)
+        until_20 = paceline.live(
+            rmsd, every=0.01, stop_when=lambda update: "known" if update.n_frames >= 20 else None
+        )
         *_, last = until_20
-        assert last.n_frames == 20
+        assert (last.n_frames >= 20, last.ended) == (True, "known")
         assert server.left.wait(PATIENCE)
-        assert server.received[-1] == KILL
+        assert server.received == [GO, KILL]
+
+
+def test_a_known_mean_ends_the_simulation(adk, tmp_path, run):
+    frames = made_frames(200, N_ADK, fields="p")
+    with ImdServer.of(frames, gated=True) as server:
+        server.allow(len(frames) - 1)
+        command = ["gyration", adk.topology, server.address, "-o", tmp_path / "rg.csv"]
+        status, _, err = run(*command, "--stop-when", "gyration 99", "--every", "10ms")
+        assert server.left.wait(PATIENCE)
+    assert status == 0, err
+    assert server.received == [GO, KILL]
 
 
 def test_the_simulation_goes_on_if_the_caller_stops(sent, adk):

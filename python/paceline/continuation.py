@@ -280,7 +280,8 @@ class GrowingRun(Generic[State]):
     `run_during` runs the analyses that are updated, over the present frames, and returns them by
     name. `run_after` runs all others over the complete trajectory, and returns all. `state` is the
     class of the states that `states` yields. A run begins at least `every` seconds after the one
-    before. `stop_when` returns the reason why no further frames are awaited, or None.
+    before. `stop_when` returns the reason to end the simulation, and `enough` the reason why no
+    further frames are needed, though it may go on; or None.
     """
 
     def __init__(
@@ -294,10 +295,12 @@ class GrowingRun(Generic[State]):
         run_after: Callable[[], Mapping[str, Analysis]],
         every: float,
         stop_when: Callable[[State], str | None] | None = None,
+        enough: Callable[[State], str | None] | None = None,
     ):
         self._universe, self._all, self._make, self._chosen = universe, analyses, state, chosen
         self._run_during, self._run_after = run_during, run_after
-        self._stop_when, self._every = stop_when, positive_number("every", every, "s")
+        self._stop_when, self._enough = stop_when, enough
+        self._every = positive_number("every", every, "s")
         self._kept = Continuation()
         #: Warnings of the stream.
         self._warned: list[str] = []
@@ -383,8 +386,10 @@ class GrowingRun(Generic[State]):
                         state = self._run()
                         if state is not None:
                             yield state
-                            ended = self._reason_to_stop(state)
-                            stop_engine = ended is not None
+                            ended = self._reason_to_leave(state)
+                            if ended is None:
+                                ended = self._reason_to_stop(state)
+                                stop_engine = ended is not None
                         # What the caller does with a state counts, too.
                         now = time.monotonic()
                         due = max(begun + self._every, now + SHARE * (now - begun))
@@ -413,11 +418,15 @@ class GrowingRun(Generic[State]):
                 time.sleep(seconds)
         return has_grown
 
-    def _reason_to_stop(self, state: State) -> str | None:
-        """Return the reason not to follow the trajectory any more; None to go on."""
+    def _reason_to_leave(self, state: State) -> str | None:
+        """Return the reason why no further frame is needed; the simulation may go on."""
         stop = self._chosen.stop
         if stop is not None and self._trajectory.n_frames >= stop:
             return f"{many(stop, 'frame')} were asked for"
+        return None if self._enough is None else self._enough(state)
+
+    def _reason_to_stop(self, state: State) -> str | None:
+        """Return the reason to end the simulation; None to go on."""
         found = None if self._stop_when is None else self._stop_when(state)
         if isinstance(found, bool):
             return "stop_when returned True" if found else None

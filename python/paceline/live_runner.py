@@ -128,11 +128,13 @@ def live(
         stream, the time without a byte after which the simulation is taken to hang, which is an
         error; by default the `timeout` with which the Universe was opened.
     stop : int, optional
-        Number of frames after which the trajectory is not followed any more.
+        Number of frames after which the trajectory is not followed any more. The simulation of a
+        stream goes on.
     stop_when : str or callable, optional
         Conditions after which the trajectory is not followed any more, such as "rmsd sampled" or
         "rmsd 0.1 and gyration sampled": see `paceline.analysis.stop_conditions.StopConditions`. Or
         a function that is called with each `Update`, and returns the reason to stop, True or None.
+        The simulation of a stream is then ended.
     tee : path-like, optional
         File to which the frames of a stream (imd://) are written: XTC, TRR, DCD or NetCDF. Analyses
         read the frames from this file. By default the file with which the Universe was opened, or a

@@ -162,7 +162,7 @@ def run(
         `paceline.checkpoint.Checkpoint` that is already entered is not finished by this call.
     **stream
         Options of the file in which the frames of a stream are kept: `tee`, `tee_atoms`, `tee_step`
-        and `overwrite`, as for `paceline.live`. `stop` then ends the simulation.
+        and `overwrite`, as for `paceline.live`. After `stop` frames, the simulation goes on.
 
     Returns
     -------
@@ -336,12 +336,14 @@ def follow(
     every: float = 5.0,
     idle: float | None = None,
     stop_when: "Callable[[State], str | None] | None" = None,
+    enough: "Callable[[State], str | None] | None" = None,
     **options: Unpack[RunOptions],
 ) -> "tuple[Generator[State], Feed]":
     """Begin to run analyses over a trajectory that grows, or over a stream.
 
     Returns a generator of states of the class `state`, and the source of frames, which the
-    generator closes. `paceline.live` describes the arguments.
+    generator closes. `paceline.live` describes the arguments. `enough` returns the reason why no
+    further frames are needed, or None: unlike `stop_when`, it does not end the simulation.
     """
     from paceline.continuation import AwaitedFrames, GrowingRun  # runs over files do not need it
 
@@ -375,6 +377,7 @@ def follow(
         run_after=lambda: work.run_after(**options),
         every=every,
         stop_when=stop_when,
+        enough=enough,
     )
     feed = growing.open_feed(idle, file)
     return growing.states(feed), feed

@@ -661,22 +661,25 @@ def follow(
     `write` is called with each update but the last one, and writes its results. Returns the error
     that ended the frames, to be raised when the last results are written; None without an error.
     """
-    from paceline.live_runner import live
+    from paceline import runner
+    from paceline.analysis.battery import Battery
+    from paceline.live_runner import Update
 
     reported = time.monotonic() - QUIET_SECONDS
     chosen: LiveOptions = {**_run_options(args), **options}
-    updates = live(
-        analysis,
+    work = analysis if isinstance(analysis, Battery) else runner.ListedAnalyses(analysis)
+    updates, _ = runner.follow(
+        work,
+        Update,
         every=args.update_seconds,
         idle=args.idle,
         tee=args.tee,
         tee_atoms=args.tee_atoms,
         tee_step=args.tee_step,
         overwrite=args.overwrite,
-        stop_when=lambda update: (
-            _end_of_frames(args, update) or (conditions and conditions(update)) or None
-        ),
-        **chosen,
+        stop_when=conditions,
+        enough=lambda update: _end_of_frames(args, update),
+        **chosen,  # type: ignore[misc]  # a battery also has unwrap
     )
     update = next(updates)
     said_end = False

@@ -421,7 +421,7 @@ def add_checkpoint_argument(parser: CommandParser) -> None:
         metavar="TEXT",
         help='end when means are known: "rmsd sampled", or "rmsd 0.1" for half the width of the '
         "95 %% interval in the unit of the table; rmsd.COLUMN names one series; 'and' joins "
-        "conditions",
+        "conditions; the simulation of a stream is ended, too",
     )
 
 

@@ -10,6 +10,7 @@ from typing import NoReturn
 import numpy as np
 from MDAnalysis.coordinates.memory import MemoryReader
 
+from paceline._util.arguments import positive_number
 from paceline._util.files import check_output
 from paceline.errors import ReadError, UnsupportedError, quiet_warnings, warn
 from paceline.trajectory.file_trajectory import open as open_trajectory
@@ -84,6 +85,7 @@ class StreamReader(MemoryReader):
                 f"{filename}: unknown option {unknown[0]}=: a stream has units=, dt=, tee=, "
                 "timeout= and wait="
             )
+        dt = None if dt is None else positive_number("dt", dt, "ps")
         if tee is not None:
             # The errors name this file, not the temporary one of `_as_stored`.
             growing_format(tee)
