@@ -1,6 +1,7 @@
 """Tests of analyses that follow a trajectory while it grows."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -32,7 +33,7 @@ from helpers.imd_server import (
     made_frames,
 )
 from helpers.scans import PathLength
-from helpers.waiting import PATIENCE
+from helpers.waiting import PATIENCE, until
 from MDAnalysis.transformations import translate
 
 import paceline
@@ -841,6 +842,38 @@ def test_a_command_ends_with_the_error_of_its_stream(sent, adk, tmp_path, run):
     rows = np.loadtxt(table, delimiter=",", skiprows=1 + table.read_text().count("#"))
     np.testing.assert_allclose(rows[:, -1], RMSD(saved).run().results.rmsd[:, 2], atol=1e-5)
     assert len(rows) == 19
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_reset_connection_is_an_error_after_the_results(
+    sent, adk, tmp_path, run_with_answer, as_json
+):
+    table, tee = tmp_path / "rmsd.csv", tmp_path / "run.trr"
+    # After the last frame, the server waits before it resets the connection.
+    data = [*(frame.encoded() for frame in sent[:5]), b""]
+    hello = handshake(3) + sent[0].session()
+    with ImdServer(data, hello, end="reset", gated=True) as server:
+        server.allow(5)
+
+        def reset():
+            until(lambda: tee.exists() and paceline.open(tee).n_frames == 5)
+            server.allow(1)
+
+        command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o", table]
+        with warnings.catch_warnings(action="ignore"), in_thread(reset):
+            status, out, err = run_with_answer(
+                *command, "--every", "10ms", "--tee", tee, *(["--json"] if as_json else [])
+            )
+    size = len(hello) + sum(map(len, data))
+    message = f"frame 5, byte {size}: the connection was reset, without an end of the stream"
+    assert status == 1
+    assert message in " ".join(err.split())
+    if as_json:
+        document = json.loads(out)
+        assert message in document["error"]["message"]
+        assert document["error"]["kind"] == "ReadError"
+        assert document["timings"]["frames"] == 5
+    assert len([line for line in table.read_text().splitlines() if line[0] != "#"]) == 6
 
 
 def test_a_command_keeps_some_atoms_and_frames(sent, adk, tmp_path, run):

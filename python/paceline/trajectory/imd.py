@@ -287,7 +287,8 @@ class ImdStream:
         AtomCountError
             If the engine sends another number of atoms.
         ReadError
-            If nothing came within the timeout, or the operating system reports an error.
+            If nothing came within the timeout, the connection was reset, or the operating system
+            reports an error.
         """
         with self._reading:
             if self._closing or self.ended is not None:
@@ -307,13 +308,18 @@ class ImdStream:
             return frame
 
     def _end(self, reason: str) -> None:
-        """Record the end of the stream; raise an error if it is within a frame."""
+        """Record the end of the stream; raise an error if it is within a frame, or a reset."""
         if self._closing:
             self.ended = "it was closed"
             return
         self.ended = reason
         if (rest := self._taken - self._border) > 0:
             self._wrong("a complete frame", f"{rest} bytes of it, and then {reason}", _KEPT)
+        if reason == _RESET:
+            self._at = self._taken
+            raise ReadError(
+                f"{self._place()}: {reason}: the simulation or the network may have failed; {_KEPT}"
+            )
 
     def _frame_2(self) -> StreamFrame | None:
         """Receive a frame of version 2: packets up to the positions."""
@@ -562,7 +568,7 @@ class ImdStream:
                     continue
                 raise ReadError(self._silence()) from None
             except (ConnectionResetError, ConnectionAbortedError):
-                raise _EndOfStream("the engine broke the connection") from None
+                raise _EndOfStream(_RESET) from None
             except OSError as error:
                 if self._closing:
                     raise
@@ -605,6 +611,7 @@ class ImdStream:
             warn(f"{self.address}: {message}")
 
 
+_RESET = "the connection was reset, without an end of the stream"
 _KEPT = "the frames before it are complete"
 _PATIENCE = "timeout= (--idle) waits longer"
 
