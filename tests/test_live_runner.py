@@ -690,6 +690,33 @@ def test_a_battery_runs_over_a_stream(adk, sent, tmp_path):
         assert_same(table.columns.values(), wanted.columns.values(), name)
 
 
+def lines_of_table(path):
+    """Return the lines of a table, except for those of the command, and of its digest."""
+    lines = path.read_text().splitlines()
+    return [line for line in lines if not line.startswith(("# command: ", "# sha256 of all"))]
+
+
+def test_tables_of_a_battery_are_those_of_its_file(sent, adk, tmp_path, run):
+    """Also their headers: analyses of the first and the second stage make the same atoms whole."""
+    battery, tee = tmp_path / "battery.toml", tmp_path / "run.trr"
+    described = {"gyration": "protein and resid 1-99", "rmsf": "name CA", "pca": "name CA"}
+    battery.write_text("".join(f"[{k}]\nselect = '{text}'\n" for k, text in described.items()))
+    with ImdServer.of(sent[:30]) as server:
+        command = ["run", battery, adk.topology]
+        given = ["--every", "10ms", "--tee", tee]
+        status, _, err = run(*command, server.address, "-o", tmp_path / "stream", *given)
+    assert status == 0, err
+    status, _, err = run(*command, tee, "-o", tmp_path / "file")
+    assert status == 0, err
+    names = sorted(path.name for path in (tmp_path / "stream").glob("*.csv"))
+    assert names == sorted(path.name for path in (tmp_path / "file").glob("*.csv"))
+    assert len(names) >= len(described)
+    for name in names:
+        found, wanted = (lines_of_table(tmp_path / where / name) for where in ("stream", "file"))
+        assert any(line.startswith("# transforms: unwrap(") for line in found)
+        assert found == wanted
+
+
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("how", ["run", "live", "command"])
 def test_a_number_of_frames_leaves_the_simulation_running(

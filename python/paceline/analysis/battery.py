@@ -148,6 +148,8 @@ class Battery:
             warn(f"left out of the battery: {reason}")
         self.descriptions = {name: descriptions[name] for name in self.analyses}
         self._whole = self.descriptions, self.analyses, self.left_out
+        #: All analyses, also in a battery of those that are, or are not, updated.
+        self._all = self.analyses
         self._during: Self | None = None
         self._optional = optional
         n_frames = sys.maxsize  # of a stream, at most the first frame is there
@@ -359,7 +361,9 @@ class Battery:
         self.warnings = self._warnings_before()
         analyses = list(self.analyses.values())
         with kept_warnings(self.warnings):
-            given = needed_transforms(analyses, options.get("transforms", ()), unwrap=unwrap)
+            given = needed_transforms(
+                analyses, options.get("transforms", ()), [*self._all.values()], unwrap=unwrap
+            )
             options["transforms"] = given  # type: ignore[typeddict-item]
             run(analyses, **options)
             if self.energies is not None:

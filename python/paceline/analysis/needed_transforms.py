@@ -12,9 +12,16 @@ from paceline.transform.molecules import unwrap_known
 
 
 def needed_transforms(
-    analyses: Sequence[AnalysisBase], given: Sequence[Transform], *, unwrap: bool
+    analyses: Sequence[AnalysisBase],
+    given: Sequence[Transform],
+    battery: Sequence[AnalysisBase],
+    *,
+    unwrap: bool,
 ) -> TransformsOfEach:
     """Return, for each analysis, the transformations of a run that the analysis needs.
+
+    `battery` are all analyses of the battery, also those of other runs. They all share the atoms
+    that are made whole, so that results do not depend on which of them run together.
 
     If an analysis needs whole molecules, its molecules are made whole first, with `unwrap`, unless
     bonds are unknown or a transformation of `given` does it. Rotating transformations are only used
@@ -23,7 +30,7 @@ def needed_transforms(
     """
     check_transforms(given)
     turning = [one for one in given if one.rotates]
-    if turning and not any(one.needs_fit for one in analyses):
+    if turning and not any(one.needs_fit for one in battery):
         names = ", ".join(one.parameters() for one in turning)
         warn(
             f"{names}: left out, because no analysis of the battery needs it; RMSF and principal "
@@ -36,7 +43,7 @@ def needed_transforms(
     }.values():
         needing = [
             np.asarray(one.indices)
-            for one in analyses
+            for one in battery
             if one.needs_whole and one.atomgroup.universe is universe
         ]
         made = unwrap_known(universe, np.unique(np.concatenate(needing))) if needing else None

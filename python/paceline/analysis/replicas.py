@@ -204,7 +204,9 @@ class Replicas:
         self.warnings = list(dict.fromkeys(of_batteries))
         analyses = list(self.analyses.values())
         with kept_warnings(self.warnings):
-            given = needed_transforms(analyses, options.get("transforms", ()), unwrap=unwrap)
+            given = needed_transforms(
+                analyses, options.get("transforms", ()), analyses, unwrap=unwrap
+            )
             options["transforms"] = given  # type: ignore[typeddict-item]
             run(analyses, **options)
             self._warn_of_copies()
