@@ -240,13 +240,15 @@ class PCA(AnalysisBase):
             **super().parameters(),
             "select": self._select,
             "align": self.align,
+            "n_components": self._n_components,
             "mean": "of the frames" if self._given is None else "given",
         }
 
     @property
     def n_components(self) -> int | None:
         """Number of components in the results; can be changed after the run."""
-        return self._n_components
+        is_known = self._n_components is not None or not self._calculated
+        return self._n_components if is_known else len(self._variance)
 
     @n_components.setter
     def n_components(self, number: int | None) -> None:
@@ -362,7 +364,6 @@ class PCA(AnalysisBase):
     def _fill(self) -> None:
         """Set the requested number of components in the results."""
         n = len(self._variance) if self._n_components is None else self._n_components
-        self._n_components = n
         with np.errstate(invalid="ignore"):
             fractions = np.cumsum(self._variance) / np.sum(self._variance)
         columns = {
