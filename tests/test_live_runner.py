@@ -622,11 +622,19 @@ def test_references_have_the_rounded_numbers_of_the_file(sent, adk, tmp_path, te
         assert_same(values_of(name, one), values_of(name, whole[name]), name)
 
 
-def test_a_file_that_rounds_in_another_way_is_reported(sent, adk, tmp_path):
-    with ImdServer.of(sent[:3]) as server:
+@pytest.mark.parametrize(("name", "is_reported"), [("Contacts", True), ("RMSD", False)])
+def test_a_file_that_rounds_in_another_way_is_reported(sent, adk, tmp_path, name, is_reported):
+    """Only if the analysis takes a reference from the first frame, rounded as in NetCDF."""
+    frames = [frame._replace(velocities=None) for frame in sent[:3]]
+    with ImdServer.of(frames) as server:
         universe = paceline.Universe(adk.topology, server.address, tee=tmp_path / "run.nc")
-        with pytest.warns(PacelineWarning, match="from the first frame are those of NC, but"):
-            next(paceline.live(RMSD(universe.atoms[:9]), tee=tmp_path / "run.xtc"))
+        given = ANALYSES[name].make(universe)
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            [*paceline.live(given, tee=tmp_path / "run.xtc", every=0.01)]
+    reported = [f"{one.message}" for one in caught if "rounds in another way" in f"{one.message}"]
+    assert len(reported) == is_reported
+    for text in reported:
+        assert "from the first frame, perhaps as a reference, are those of NC, but" in text
 
 
 def test_a_run_lasts_as_long_as_the_stream(sent, adk, tmp_path):
@@ -637,7 +645,7 @@ def test_a_run_lasts_as_long_as_the_stream(sent, adk, tmp_path):
         universe = paceline.Universe(adk.topology, server.address, units="real")
         ca = universe.select_atoms("name CA")
         given = [RMSD(ca), RMSF(ca), ANALYSES["EinsteinMSD"].make(universe)]
-        with pytest.warns(PacelineWarning, match="those of TRR, but"):
+        with warnings.catch_warnings(action="error", category=PacelineWarning):
             found = paceline.run(given, tee=tee, n_workers=2)
     assert found is given
     assert universe.trajectory.filename == str(tee)

@@ -347,11 +347,11 @@ class GrowingRun(Generic[State]):
         if path is None or kept is not None:
             path = _temporary_file(universe, ending)
             came_from = {"came_from": stream.filename}
-        if ending != shown:
+        if ending != shown and stream.was_read:
             warn(
-                f"{stream.filename}: numbers that analyses took from the first frame are those of "
-                f"{shown[1:].upper()}, but {os.fspath(given or path)} rounds in another way: name "
-                "the file when the Universe is opened, tee="
+                f"{stream.filename}: positions that were read from the first frame, perhaps as a "
+                f"reference, are those of {shown[1:].upper()}, but {os.fspath(given or path)} "
+                "rounds in another way: name the file when the Universe is opened, tee="
             )
         opening = attribute_of(universe, "opening_warnings") or []
         self._warned += [text for text in opening if text.startswith(f"{stream.filename}: ")]

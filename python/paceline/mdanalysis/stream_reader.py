@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import numpy as np
 from MDAnalysis.coordinates.memory import MemoryReader
+from MDAnalysis.coordinates.timestep import Timestep
 
 from paceline._util.arguments import positive_number
 from paceline._util.files import check_output
@@ -30,6 +31,22 @@ _OF_TOPOLOGIES = (
     "include_dir",
     *("infer_system", "tpr_resid_from_one"),
 )
+
+
+class ShownFrame(Timestep):
+    """Timestep that notes whether its positions were read."""
+
+    was_read = False
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Positions, Å, float32, shape (n_atoms, 3)."""
+        self.was_read = True
+        return super().positions
+
+    @positions.setter
+    def positions(self, values: np.ndarray) -> None:
+        Timestep.positions.__set__(self, values)
 
 
 class StreamReader(MemoryReader):
@@ -65,6 +82,8 @@ class StreamReader(MemoryReader):
     AtomCountError
         The engine sends another number of atoms.
     """
+
+    _Timestep = ShownFrame
 
     def __init__(
         self,
@@ -146,6 +165,11 @@ class StreamReader(MemoryReader):
     def session(self) -> ImdSession:
         """Facts about the connection."""
         return self.stream.session
+
+    @property
+    def was_read(self) -> bool:
+        """True if positions of the first frame were read, perhaps as a reference."""
+        return self.ts.was_read
 
     @property
     def fields(self) -> tuple[str, ...]:

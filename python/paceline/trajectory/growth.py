@@ -171,6 +171,10 @@ class TeeSource(Protocol):
     tee_path: str | os.PathLike | None
 
     @property
+    def was_read(self) -> bool:
+        """True if positions of the first frame were read, perhaps as a reference."""
+
+    @property
     def fields(self) -> Sequence[str]:
         """Fields of each frame."""
 
