@@ -218,6 +218,18 @@ def test_other_formats_stay_mdanalysis_own() -> None:
     assert registration.left == []
 
 
+def test_a_stream_without_imdclient_is_refused_in_one_sentence(monkeypatch) -> None:
+    reader = pytest.importorskip("MDAnalysis.coordinates.IMD", reason="MDAnalysis before 2.10")
+    monkeypatch.setattr(reader, "HAS_IMDCLIENT", False)
+    # Nothing listens on this port: a connection would be another error.
+    address = "imd://127.0.0.1:1"
+    with (
+        paceline.register(),
+        pytest.raises(ImportError, match=rf"^{address}: .* pip install imdclient, or open"),
+    ):
+        mda.Universe(PSF, address)
+
+
 def test_count_of_registrations() -> None:
     outer = paceline.register()
     with paceline.register():

@@ -34,7 +34,7 @@ from MDAnalysis.lib import qcprot
 from paceline import _core
 from paceline._core import __version__
 from paceline._util.files import check_no_url
-from paceline.errors import ExternalFileError, UnsupportedError, warn
+from paceline.errors import ExternalFileError, UnsupportedError, name_of_imported, warn
 from paceline.mdanalysis import shared_opening, topology_cache
 from paceline.mdanalysis.reader import Reader, is_name, opens_with_paceline
 from paceline.mdanalysis.script_processes import (
@@ -387,7 +387,19 @@ def _make_reader(cls: type, *args: object, **kwargs: object) -> object:
         if reader is not None:
             registration.add_opened(", ".join(reader.filenames))
             return reader
+        if cls is name_of_imported("MDAnalysis.coordinates.IMD", "IMDReader"):
+            _check_client(kwargs.get("filename", args[0] if args else None))
     return ABCMeta.__call__(cls, *args, **kwargs)
+
+
+def _check_client(address: object) -> None:
+    """Raise `ImportError`, as MDAnalysis does, for a stream that it cannot read."""
+    if not name_of_imported("MDAnalysis.coordinates.IMD", "HAS_IMDCLIENT"):
+        raise ImportError(
+            f"{address}: MDAnalysis reads streams with the package imdclient, version 0.2.2 or "
+            "newer: pip install imdclient, or open the stream with paceline.Universe, which needs "
+            "no further package and whose analyses follow it"
+        )
 
 
 def _make_writer(cls: type, *args: object, **kwargs: object) -> object:
