@@ -40,24 +40,8 @@ PATIENCE = 60.0
 CASES = ("latency", "update", "writer", "lammps")
 #: Steps of LAMMPS.
 N_STEPS, TINY_STEPS = 5_000, 50
-#: Input of LAMMPS, which waits for a client.
-ARGON = """
-units real
-atom_style atomic
-lattice fcc 5.4
-region box block 0 8 0 8 0 8
-create_box 1 box
-create_atoms 1 box
-mass 1 39.948
-velocity all create 90 4928459
-pair_style lj/cut 8
-pair_coeff 1 1 0.238 3.405
-timestep 2
-fix 1 all nve
-write_data argon.data
-fix 2 all imd {port} version 3 trate 10
-run {steps}
-"""
+#: Input of LAMMPS, which waits for a client; cells along each edge.
+ARGON, CELLS = Path(__file__).parents[1] / "examples" / "argon.lmp", 8
 #: Program that receives all bytes of an engine and discards them.
 DISCARDS = """
 import socket, struct, sys, time
@@ -303,9 +287,11 @@ def _time_of_lammps(folder: Path, program: Path, steps: int, client: str) -> tup
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     (folder / "argon.data").unlink(missing_ok=True)
-    (folder / "argon.lmp").write_text(ARGON.format(port=port, steps=steps))
+    given = {"port": port, "steps": steps, "cells": CELLS, "data": "argon.data"}
+    variables = [word for name, value in given.items() for word in ("-var", name, f"{value}")]
     places = os.pathsep.join(map(os.path.abspath, sys.path))
-    command = [program, "-in", "argon.lmp", "-log", "argon.log", "-screen", "none"]
+    output = ["-log", "argon.log", "-screen", "none"]
+    command = [program, "-in", ARGON, *output, *variables]
     with subprocess.Popen(command, cwd=folder) as engine:
         subprocess.run(
             [sys.executable, "-W", "ignore", "-c", client, str(port)],

