@@ -25,6 +25,7 @@ from helpers.imd_server import (
     DISCONNECT,
     GO,
     KILL,
+    PAUSE,
     RATE,
     WAIT,
     Frame,
@@ -1030,6 +1031,46 @@ def test_killed_workers_lose_no_frame_of_a_stream(n_runs, tmp_path):
         assert np.array_equal(series.results.timeseries, wanted)
         n_killed += done.exists()
     assert n_killed == n_runs
+
+
+class StallsItsWorker:
+    """Function of a block that stalls a worker process at a frame until a file appears."""
+
+    def __init__(self, frame, stalled, go):
+        self._frame, self._stalled, self._go, self._caller = frame, stalled, go, os.getpid()
+
+    def __call__(self, block):
+        if self._frame in block.frames and os.getpid() != self._caller:
+            self._stalled.touch()
+            until(self._go.exists)
+        return block.positions[:, :3] * 2
+
+
+def test_a_stalled_worker_holds_no_simulation_and_loses_no_frame(tmp_path):
+    """The worker is stalled until the engine has sent all frames."""
+    n_frames, n_atoms = 60, 10
+    stalled, go, path = tmp_path / "stalled", tmp_path / "go", tmp_path / "run.nc"
+    structure = MDAnalysis.Universe.empty(n_atoms, trajectory=True)
+    structure.atoms.write(tmp_path / "atoms.gro")
+    with ImdServer.of(made_frames(n_frames, n_atoms, fields="p"), gated=True) as server:
+        server.allow(20)
+
+        def release():
+            try:
+                until(stalled.exists)
+                server.allow(n_frames)
+                assert server.wait_until_sent(n_frames, PATIENCE)
+            finally:
+                go.touch()
+
+        universe = paceline.Universe(tmp_path / "atoms.gro", server.address, tee=path)
+        series = paceline.TimeSeries(StallsItsWorker(5, stalled, go), universe.atoms)
+        with in_thread(release):
+            *_, last = paceline.live(series, every=0.001, backend="processes", n_workers=2)
+        assert not server.paused.is_set()
+        assert PAUSE not in server.received
+    assert last.n_frames == n_frames
+    assert np.array_equal(series.results.timeseries, paceline.open(path).positions()[:, :3] * 2)
 
 
 def test_a_condition_ends_the_simulation(sent, adk):
