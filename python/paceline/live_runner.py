@@ -163,7 +163,8 @@ def live(
     ------
     UnsupportedError
         The trajectory cannot grow, an analysis writes files, or an option is not supported. Or
-        `stop_when` names an analysis or a series without a verdict before the end.
+        `tee` cannot store a field that an analysis needs. Or `stop_when` names an analysis or a
+        series without a verdict before the end.
     FileChangedError
         The file was replaced, truncated or deleted while it was followed.
     IndexError
