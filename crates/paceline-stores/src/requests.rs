@@ -4,9 +4,10 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use chrono::DateTime;
 use http::header::{
     AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, RETRY_AFTER,
 };
@@ -174,6 +175,8 @@ impl HttpService for Repeating {
                 Err(error) if !may_pass(error, n_tries) => return answer,
                 Err(_) => None,
             };
+            // A pause of 0 s, or until a date that is past, would repeat the request without end.
+            let asked = asked.filter(|pause| !pause.is_zero());
             let wait = asked.unwrap_or_else(|| shortened(pause));
             if started.elapsed() + wait > self.limit {
                 return match busy {
@@ -288,13 +291,34 @@ fn text_within(error: &HttpError, text: &str) -> bool {
 
 /// Return the pause that a server requests, in seconds.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    seconds.parse().ok().map(Duration::from_secs)
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let seconds = match text.parse() {
+        Ok(seconds) => seconds,
+        Err(_) => {
+            let until = DateTime::parse_from_rfc2822(text).ok()?.timestamp();
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
+            u64::try_from(until).ok()?.saturating_sub(now)
+        }
+    };
+    Some(Duration::from_secs(seconds))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pauses_in_seconds_or_until_a_date() {
+        let pause = |text| {
+            let headers = [(RETRY_AFTER, HeaderValue::from_static(text))];
+            retry_after(&HeaderMap::from_iter(headers))
+        };
+        assert_eq!(pause("7"), Some(Duration::from_secs(7)));
+        assert_eq!(pause("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+        let long = pause("Fri, 21 Oct 2185 07:28:00 GMT").unwrap();
+        assert!(long > Duration::from_secs(100 * 365 * 86400));
+        assert_eq!(pause("soon"), None);
+    }
 
     #[test]
     fn length_of_a_part() {
