@@ -420,6 +420,22 @@ class TestReplicas:
         assert differ.verdict == "not shown to be sampled"
         assert "R̂ is above 100" in differ.reasons[0]
 
+    @pytest.mark.parametrize("decimals", [1, 2, 5])
+    def test_rounded_replicas_are_copies(self, decimals):
+        values, labels = self.make([0, 0, 0])
+        rounded = np.r_[values, np.round(values[:N] + 0.003, decimals)]
+        found = paceline.convergence(rounded, replicas=np.r_[labels, np.full(N, 9)])
+        wanted = paceline.convergence(values, replicas=labels)
+        assert "left out: replica 9 (a copy of replica 0 within rounding)" in found.reasons
+        assert (found.mean, found.interval) == (wanted.mean, wanted.interval)
+
+    def test_driven_replicas_are_not_copies(self):
+        """Check a motion that is the same in all replicas, with noise of 1 % of it."""
+        pulled = 100 * np.linspace(0, 1, N)
+        values = np.r_[pulled + autoregressive(3), pulled + autoregressive(3, seed=2)]
+        found = paceline.convergence(values, replicas=np.repeat([0, 1], N))
+        assert not any("copy" in reason for reason in found.reasons)
+
     def test_the_start_is_the_last_in_time(self):
         decay = 8 * np.exp(-np.arange(N) / 60)
         values = np.r_[autoregressive(2) + decay, autoregressive(2, seed=2) + 0.7 * decay]
@@ -575,6 +591,26 @@ class TestTheCommand:
         assert "2 replicas agree" in capsys.readouterr().out
         self.run(tables[0], "--replicas", status=2)
         assert "two different tables or more" in capsys.readouterr().err
+        again = str(Path(tables[0]).parent / "." / ".." / Path(tables[0]).parent.name / "run0.csv")
+        self.run(*tables, again, "--replicas", status=2)
+        assert f"{again}: given as two replicas" in capsys.readouterr().err
+        self.run(tables[0], again)
+        out, err = capsys.readouterr()
+        assert f"{again} is given twice, and assessed once" in err
+        assert out.count("Rg (Å)  ") == 1
+
+    def test_copies_among_replicas_are_named(self, tables, tmp_path, capsys):
+        copy = tmp_path / "copy.csv"
+        rows = np.loadtxt(tables[1], delimiter=",", skiprows=1)[::2]
+        header = "time (ps),Rg (Å),SASA (Å²)"
+        np.savetxt(copy, rows, "%.2f", ",", comments="", header=header, encoding="utf-8")
+        self.run(*tables, "--replicas")
+        expected = capsys.readouterr().out
+        self.run(str(copy), *tables, "--replicas")
+        out = capsys.readouterr().out
+        note = f"; left out: {copy} (a copy of {tables[1]} within rounding)"
+        assert out.count(note) == 2
+        assert out.replace(note, "") == expected
 
     def test_replicas_with_times_in_other_units(self, tables, tmp_path, capsys):
         text = Path(tables[0]).read_text(encoding="utf-8").replace("time (ps)", "time (ns)")

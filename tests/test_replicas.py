@@ -86,14 +86,6 @@ def test_each_replica_counts_once(replicas):
     )
 
 
-def test_copies_of_a_replica_warn(systems):
-    universes = [opened(systems, "wt", k) for k in (1, 1, 2)]
-    replicas = Replicas({"wt": [Battery({"gyration": {}}, one) for one in universes]})
-    with pytest.warns(PacelineWarning, match="replica 2 of wt is a copy of replica 1 of wt"):
-        replicas.run()
-    assert any("is a copy of" in one for one in replicas.warnings)
-
-
 def in_memory(rng, mean, n_frames=600):
     """Two atoms whose radius of gyration is a series with this mean, Å."""
     half = mean + 0.2 * lfilter([1], [1, -0.8], rng.standard_normal(n_frames))
@@ -103,6 +95,61 @@ def in_memory(rng, mean, n_frames=600):
     universe.add_TopologyAttr("masses", [1.0, 1.0])
     universe.load_new(positions.astype(np.float32), dt=2)
     return universe
+
+
+def test_copies_of_a_replica_are_left_out(systems, tmp_path):
+    asked = {"gyration": {"select": "name CA"}, "rmsf": {}}
+    universes = [opened(systems, "wt", k) for k in (1, 1, 2)]
+    replicas = Replicas({"wt": [Battery(asked, one) for one in universes]})
+    with pytest.warns(PacelineWarning, match="is a copy of replica 1 of wt") as told:
+        replicas.run()
+    path = systems / "wt" / "1" / "md.xtc"
+    (text,) = [f"{one.message}" for one in told]
+    assert text.startswith(f"replica 2 of wt ({path}) is a copy of replica 1 of wt ({path})")
+    distinct = Replicas({"wt": [Battery(asked, opened(systems, "wt", k)) for k in (1, 2)]}).run()
+    assert replicas.means == distinct.means
+    profiles = [one.profile("rmsf").values["RMSF (Å)"]["wt"] for one in (replicas, distinct)]
+    np.testing.assert_array_equal(*profiles)
+    replicas.save(tmp_path / "o")
+    for name in ("means.csv", "rmsf-profile.csv", "replicas.csv"):
+        assert f"# warnings: {text}" in (tmp_path / "o" / name).read_text(encoding="utf-8")
+    assert "2 replicas of 21 and 22 frames" in (tmp_path / "o" / "index.html").read_text("utf-8")
+    assert replicas.run().means == distinct.means  # once more from all replicas
+
+
+def test_copies_in_another_format_are_left_out(systems, tmp_path):
+    """Check a trajectory with other rounding, and the series of parts of it."""
+    universe = MDAnalysis.Universe(systems / "wt" / "top.pdb", systems / "wt" / "3" / "md.xtc")
+    universe.trajectory.add_transformations(lambda ts: _moved(ts))
+    universe.atoms.write(tmp_path / "moved.dcd", frames="all")
+    asked = {"gyration": {"select": "name CA"}, "rmsd": {"select": "name CA"}}
+    top = str(systems / "wt" / "top.pdb")
+    universes = [opened(systems, "wt", k) for k in (1, 3)]
+    universes.append(paceline.Universe(top, str(tmp_path / "moved.dcd")))
+    replicas = Replicas({"wt": [Battery(asked, one) for one in universes]})
+    with pytest.warns(PacelineWarning, match=r"moved.dcd\) is a copy of .* within rounding: it is"):
+        replicas.run()
+    assert len(replicas.groups["wt"]) == 2
+
+
+def _moved(ts):
+    ts.positions = np.round(ts.positions + np.array([0.004, -0.003, 5]), 2)
+    return ts
+
+
+def test_parts_of_one_trajectory_are_no_copies(systems):
+    universe = opened(systems, "wt", 1)
+    parts = ("name CA and resid 90-105", "name CA and resid 110-125")
+    asked = [{"gyration": {"select": part}} for part in parts]
+    replicas = Replicas({"wt": [Battery(one, universe) for one in asked]}).run()
+    assert not replicas.warnings
+    assert len(replicas.groups["wt"]) == 2
+
+
+def test_a_trajectory_of_two_groups_is_refused(systems):
+    groups = {name: [Battery({"rmsf": {}}, opened(systems, "wt", 1))] for name in ("a", "b")}
+    with pytest.raises(UnsupportedError, match=r"of b \(.*\) is a copy of replica 1 of a"):
+        Replicas(groups).run()
 
 
 def test_verdicts_on_replicas_are_on_the_page_in_tables_and_in_figures(tmp_path):
@@ -153,6 +200,30 @@ def test_figures_of_replicas_shade_the_latest_start(tmp_path):
     assert shade.get_x() + shade.get_width() == pytest.approx(verdict.found.equilibrated_at)
     replicas.run(frames=[*range(599, -1, -1)])
     assert replicas.verdicts("gyration") == {}
+
+
+def test_each_replica_discards_its_own_start(tmp_path):
+    rng = np.random.default_rng(5)
+    decays = (8, 30)
+    universes = [in_memory(rng, 5 + 6 * np.exp(-np.arange(600) / time)) for time in decays]
+    asked = {"gyration": {"select": "all"}}
+    replicas = Replicas({"one": [Battery(asked, universe) for universe in universes]})
+    replicas.run(equilibrated=True)
+    starts = [one.analyses["gyration"].frames[0] for one in replicas.batteries]
+    assert 10 < starts[0] < 70 < starts[1] < 200
+    assert [one.analyses["gyration"].frames[-1] for one in replicas.batteries] == [599, 599]
+    series = [one.analyses["gyration"].results.rg for one in replicas.batteries]
+    assert replicas.means["gyration"]["Rg (Å)"]["one"].mean == np.mean([*map(np.mean, series)])
+    note = (
+        f"replica 2 of one (in memory): {starts[1]} frames are left out: gyration is equilibrated"
+    )
+    assert any(one.startswith(note) for one in replicas.warnings)
+    replicas.save(tmp_path / "o")
+    assert note in (tmp_path / "o" / "means.csv").read_text(encoding="utf-8")
+    drifting = [*universes, in_memory(rng, np.linspace(5, 9, 600))]
+    replicas = Replicas({"one": [Battery(asked, universe) for universe in drifting]})
+    with pytest.raises(UnsupportedError, match=r"replica 3 of one .*: no frames are equil"):
+        replicas.run(equilibrated=True)
 
 
 def test_profiles_are_compared_at_residues_of_one_number(replicas):
@@ -419,12 +490,12 @@ def test_a_battery_of_one_system_takes_no_groups(universe, tmp_path, systems, ru
 
 def test_replicas_in_memory_and_with_one_mean_are_saved(tmp_path):
     """Check a Universe without files, and that equal means are not exact."""
-    positions = np.random.default_rng(1).normal(size=(30, 6, 3)).astype(np.float32)
+    positions = np.random.default_rng(1).normal(size=(2, 6, 3)).astype(np.float32)
     universes = []
-    for _ in range(2):
+    for frames in ([0, 1] * 15, [1, 0] * 15):
         made = paceline.Universe.empty(6, trajectory=True)
         made.add_TopologyAttr("masses", np.ones(6))
-        made.load_new(positions)
+        made.load_new(positions[frames])
         universes.append(made)
     asked = {"gyration": {"select": "all"}}
     one = Replicas({"a": [Battery(asked, made) for made in universes]}).run()

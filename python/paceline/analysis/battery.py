@@ -15,14 +15,13 @@ from paceline._util.files import check_local, is_stream, new_file, saved_togethe
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_file import read_battery_file, toml_of
 from paceline.analysis.battery_page import page_of_battery
-from paceline.analysis.convergence import latest_start
 from paceline.analysis.default_batteries import Description, default_descriptions, ligands_of
 from paceline.analysis.described_analyses import make_analysis, select_described
 from paceline.analysis.energies import Energies, read_energies
 from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.results import Results, further_results
 from paceline.analysis.saved_tables import METADATA
-from paceline.analysis.table_verdicts import verdicts_of
+from paceline.analysis.table_verdicts import equilibrated_start
 from paceline.contract.analysis import is_updated
 from paceline.contract.atoms import NoFramesYet, System, attribute_of, offline
 from paceline.contract.figure_options import FigureOptions
@@ -375,22 +374,14 @@ class Battery:
         if options.get("checkpoint") is not None:
             raise UnsupportedError("equilibrated: two runs follow each other, without a checkpoint")
         self.run(**options)
-        found = verdicts_of({name: one.results.table for name, one in self.analyses.items()})
-        if not found:
-            return self
-        start, last = latest_start({name: one.found for name, one in found.items()})
-        if start is None:
-            raise UnsupportedError(
-                f"no frames are equilibrated: {last} drifts until the second half of the run "
-                f"({found[last].found.reasons[0]}); simulate longer, or run without --equilibrated"
-            )
+        analyses = self.analyses
+        start, why = equilibrated_start({name: analyses[name].results.table for name in analyses})
         if start:
-            frames = next(iter(self.analyses.values())).frames[start:]
-            text = f"{last} is equilibrated from {found[last].start_text} on"
+            frames = next(iter(analyses.values())).frames[start:]
             for name in ("start", "stop", "step", *TeeOptions.__annotations__):
                 options.pop(name, None)
             self.run(**{**options, "frames": frames})
-            self.warnings.append(f"{start:,} frames are left out: {text}, and all others before")
+            self.warnings.append(f"{start:,} frames are left out: {why}")
         return self
 
     def during(self) -> Self:

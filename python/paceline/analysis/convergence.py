@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import get_args
 
 import numpy as np
@@ -267,12 +266,15 @@ def _assess_replicas(
     n_series: int,
 ) -> Convergence:
     """Assess replicas together: each start, and the agreement of the equilibrated parts."""
+    # A single simulation has no copies.
+    from paceline.analysis.replica_copies import ReplicaSeries, find_copies
+
     notes: list[str] = []
     distinct: dict[str, tuple[np.ndarray, np.ndarray | None]] = dict(zip(names, parts, strict=True))
-    for one, other in combinations(names, 2):
-        if one in distinct and other in distinct and _are_copies(distinct[one], distinct[other]):
-            del distinct[other]
-            notes.append(f"left out: replica {other} (a copy of replica {one})")
+    series = {name: ReplicaSeries({"": one[0]}, one[1]) for name, one in distinct.items()}
+    for copy, (original, how) in find_copies(series).items():
+        del distinct[copy]
+        notes.append(f"left out: replica {copy} (a copy of replica {original}{how})")
     if kind == "states":
         return _states_of_replicas(distinct, notes, precision, n_series)
     found = {name: _assess(*part, kind, None, n_series) for name, part in distinct.items()}
@@ -399,10 +401,3 @@ def _production(values: np.ndarray, found: Convergence) -> np.ndarray:
 def _turned(degrees: np.ndarray) -> np.ndarray:
     """Shift angles by whole turns into the range from -180° to 180°."""
     return (degrees + 180) % 360 - 180
-
-
-def _are_copies(first: tuple[np.ndarray, object], second: tuple[np.ndarray, object]) -> bool:
-    """True if the shorter series equals the beginning of the longer one, and is not constant."""
-    n = min(len(first[0]), len(second[0]))
-    begins = first[0][:n], second[0][:n]
-    return n >= LEAST_VALUES and len(np.unique(begins[0])) > 2 and np.array_equal(*begins)

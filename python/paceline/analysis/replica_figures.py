@@ -1,7 +1,7 @@
 """Profiles of replicas at common positions, and figures of groups of replicas."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -128,6 +128,43 @@ def profile_of(table: Table | None) -> Table | None:
         return None if table is None else table.profile
     drawn = table.drawn
     return table if drawn is None or drawn.image is not None else drawn
+
+
+def profile_of_replicas(
+    of_groups: Mapping[str, Sequence[Table | None]], same_atoms: Callable[[], bool]
+) -> Profile | None:
+    """Align the profiles in the tables of replicas, by group; None if there are none.
+
+    `same_atoms` is called to find out whether indices of atoms can be compared.
+    """
+    tables = {
+        (group, k): found
+        for group, of_group in of_groups.items()
+        for k, table in enumerate(of_group)
+        if (found := profile_of(table)) is not None
+    }
+    if not tables:
+        return None
+    first = next(iter(tables.values()))
+    names = first.keys or (first.x,)
+    if any("atom index" in key for key in names) and not same_atoms():
+        return None
+    keys, chains, rows = align(list(tables.values()), names)
+    if not len(chains):
+        return None
+    by_replica = dict(zip(tables, rows, strict=True))
+    values: dict[str, dict[str, np.ndarray]] = {}
+    for title in first.y:
+        values[title] = {}
+        for group, of_group in of_groups.items():
+            columns = np.full((len(of_group), len(chains)), np.nan)
+            for k in range(len(of_group)):
+                if (group, k) in tables and title in tables[group, k].columns:
+                    taken = by_replica[group, k]
+                    column = np.asarray(tables[group, k].columns[title], dtype=float)
+                    columns[k] = np.where(taken >= 0, column[taken], np.nan)
+            values[title][group] = columns
+    return Profile(keys, chains, values, first.y_label)
 
 
 def align(

@@ -1,6 +1,5 @@
 """HTML page with the results of replicas: means of groups, their differences, and all curves."""
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -20,7 +19,8 @@ from paceline.analysis.battery_page import (
 )
 from paceline.analysis.charts import charts_of_profile, charts_of_replicas
 from paceline.analysis.convergence import MOST_R_HAT
-from paceline.analysis.replica_figures import Profile, add_to_title, differences
+from paceline.analysis.replica_copies import files_of
+from paceline.analysis.replica_figures import Profile, add_to_title, differences, profile_of
 from paceline.analysis.system_text import describe_span
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import SeriesVerdict, named_verdicts, system_verdict
@@ -31,7 +31,6 @@ from paceline.analysis.uncertainty import (
     adjusted_p_values,
     digits,
 )
-from paceline.contract.atoms import System, attribute_of
 from paceline.contract.figure_options import FigureOptions
 from paceline.performance.figure_style import STYLE, styled
 from paceline.performance.number_format import joined, many
@@ -120,15 +119,6 @@ def page_of_replicas(
     )
     sections = [_section(replicas, name, title, options) for name, title in headings.items()]
     return results_page(overview, sections, FOOTER, shared_files)
-
-
-def files_of(universe: System) -> list[str]:
-    """Names of the files of a trajectory; empty for a trajectory in memory."""
-    trajectory = universe.trajectory
-    names = attribute_of(trajectory, "filenames")
-    if names is None:
-        names = [trajectory.filename]
-    return [os.fspath(one) for one in names if one is not None]
 
 
 def _facts(replicas: ShownReplicas) -> list[tuple[str, str]]:
@@ -295,6 +285,66 @@ def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator
                     f"{other.n_replicas} replicas against {first.n_replicas} are too few to show "
                     f"less than {least.strip()} (two-sided 5 %, power 80 %)",
                 )
+
+
+def remarks_of(replicas: ShownReplicas, name: str) -> list[str]:
+    """Describe results that cannot be compared, and results that are not converged."""
+    found = []
+    lacking = [group for group, one in replicas.groups.items() if name not in one[0].analyses]
+    if lacking:
+        found.append(f"{joined(lacking)}: not computed.")
+    tables = replicas.tables(name)
+    known = [table for table in chain.from_iterable(tables.values()) if table is not None]
+    if not known:
+        return [*found, "Without a table, there is no mean between replicas: arrays are saved."]
+    if known[0].no_mean:
+        found.append(
+            "No mean is given: it is meaningless for periodic angles, and for numbers of clusters."
+        )
+    single = [group for group, of_group in tables.items() if len(of_group) == 1]
+    if single:
+        found.append(f"{joined(single)}: there is only one replica, so there is no interval.")
+    alike = [
+        add_to_title(title, group)
+        for title, means in replicas.means[name].items()
+        for group, mean in means.items()
+        if mean.n_replicas > 1 and mean.deviation == 0
+    ]
+    if alike:
+        found.append(f"{joined(alike)}: all replicas have the same mean, so there is no interval.")
+    firsts = {group: of_group[0] for group, of_group in tables.items()}
+    titles = {group: set(first.y) for group, first in firsts.items() if first is not None}
+    for group, own in titles.items() if known[0].is_series and not known[0].no_mean else ():
+        if n_alone := len([one for one in own if not all(one in of for of in titles.values())]):
+            found.append(f"{group}: {n_alone} of {len(own)} series are not in all groups.")
+    means = [mean for one in known for mean in one.means().values()]
+    open_ones = sum(not mean.converged for mean in means)
+    if open_ones:
+        found.append(
+            f"{open_ones} of {len(means)} series of single replicas may have fewer than "
+            f"{ENOUGH} independent values: their means are not converged."
+        )
+    return [*found, *_missing(replicas, name)]
+
+
+def _missing(replicas: ShownReplicas, name: str) -> Iterator[str]:
+    """Yield sentences about positions of a profile where a group has no value."""
+    profile = replicas.profile(name)
+    if profile is None:
+        if any(profile_of(one) for one in chain.from_iterable(replicas.tables(name).values())):
+            yield "Rows of replicas do not correspond: there is no mean profile."
+        return
+    label, places = next(iter(profile.keys.items()))
+    title, of_groups = next(iter(profile.values.items()))
+    means = profile.means(title)
+    for group, values in of_groups.items():
+        nowhere = np.isnan(values).all(axis=0)
+        partly = np.isnan(means[group].mean) & ~nowhere
+        for where, gone in ((group, nowhere), (f"all replicas of {group}", partly)):
+            if 0 < gone.sum() < len(places):
+                some = ", ".join(f"{place:g}" for place in places[gone][:REMARKED])
+                more = f" and {gone.sum() - REMARKED} more" if gone.sum() > REMARKED else ""
+                yield f"Not in {where}, and therefore not compared: {label} {some}{more}."
 
 
 def lines_of_profile(profile: Profile) -> Iterator[tuple[str, str]]:

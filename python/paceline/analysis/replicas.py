@@ -1,7 +1,7 @@
 """Replicas of a system in groups: means between replicas, and differences between groups."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -12,31 +12,32 @@ from paceline._util.files import new_file, saved_together
 from paceline._util.machine import software
 from paceline.analysis.battery import COMMON_FILES, TABLES
 from paceline.analysis.needed_transforms import needed_transforms
+from paceline.analysis.replica_copies import copies_by_content, files_of, find_copies, series_of
 from paceline.analysis.replica_figures import (
     Profile,
-    add_to_title,
-    align,
     differences,
     draw_frequent,
     draw_maps,
     draw_points,
     draw_profile,
     draw_series,
-    profile_of,
+    profile_of_replicas,
 )
 from paceline.analysis.replica_page import (
-    REMARKED,
     answers_of_groups,
-    files_of,
     lines_of,
     page_of_replicas,
+    remarks_of,
 )
 from paceline.analysis.results import Results
 from paceline.analysis.saved_tables import COMMAND, IN_PYTHON, METADATA, is_of_command
 from paceline.analysis.table import Table
-from paceline.analysis.table_verdicts import SeriesVerdict, verdicts_of_replicas
+from paceline.analysis.table_verdicts import (
+    SeriesVerdict,
+    equilibrated_start,
+    verdicts_of_replicas,
+)
 from paceline.analysis.uncertainty import (
-    ENOUGH,
     GroupDifference,
     ReplicaMean,
     mean_of_replicas,
@@ -90,7 +91,8 @@ class Replicas:
     Attributes
     ----------
     groups : dict of str to list of Battery
-        The argument `groups`.
+        The argument `groups`; a run leaves out replicas that are copies of others in their group,
+        with a warning.
     warnings : list of str
         Warnings from opening the files, from the analyses and from their last run; the page shows
         them, too.
@@ -119,8 +121,10 @@ class Replicas:
         for name in groups:
             if Path(name).name != name or name in ("", ".", ".."):
                 raise UnsupportedError(f"group {name!r}: the name is not valid for a folder")
+        self._whole = {name: list(batteries) for name, batteries in groups.items()}
         self.groups = {name: list(batteries) for name, batteries in groups.items()}
         self.warnings: list[str] = []
+        self._left_out: list[str] = []
         self._verdicts: dict[str, dict[str, dict[str, SeriesVerdict]]] = {}
         for name in self.groups:
             if name in self._shared_files:
@@ -182,13 +186,18 @@ class Replicas:
             for name, analysis in battery.analyses.items()
         }
 
-    def run(self, *, unwrap: bool = True, **options: Unpack[RunOptions]) -> Self:
+    def run(
+        self, *, unwrap: bool = True, equilibrated: bool = False, **options: Unpack[RunOptions]
+    ) -> Self:
         """Run all analyses of all replicas; workers do not wait between replicas.
 
         Parameters
         ----------
         unwrap : bool
             As for `Battery.run`.
+        equilibrated : bool
+            After a run over all frames, run again without the frames of each replica before all of
+            its time series are equilibrated.
         **options
             Options of `paceline.run`; `frames` may be a function of a trajectory.
 
@@ -196,12 +205,37 @@ class Replicas:
         -------
         Replicas
             This object, with results.
+
+        Raises
+        ------
+        UnsupportedError
+            A trajectory is a copy of one of another group. Or, if `equilibrated`, a series of a
+            replica drifts.
         """
+        if equilibrated and options.get("checkpoint") is not None:
+            raise UnsupportedError("equilibrated: two runs follow each other, without a checkpoint")
+        self.groups = {name: list(batteries) for name, batteries in self._whole.items()}
+        self._left_out = []
+        named = self._named.items()
+        self._leave_out(
+            copies_by_content({k: (of, one.to_toml(), one.universe) for k, (of, one) in named})
+        )
+        self._run(unwrap, **options)
+        self._leave_out(self._copies_by_values())
+        if equilibrated and (starts := self._equilibrated_frames()):
+            for name in ("start", "stop", "step"):
+                options.pop(name, None)  # type: ignore[misc]
+            options["frames"] = lambda trajectory: starts[id(trajectory)]
+            self._run(unwrap, **options)
+        return self
+
+    def _run(self, unwrap: bool, **options: Unpack[RunOptions]) -> None:
+        """Run the analyses of the replicas that are not left out."""
         for one in self.batteries:
             one.suit(**options)
         self._verdicts = {}
         of_batteries = chain.from_iterable(one.warnings for one in self.batteries)
-        self.warnings = list(dict.fromkeys(of_batteries))
+        self.warnings = list(dict.fromkeys([*of_batteries, *self._left_out]))
         analyses = list(self.analyses.values())
         with kept_warnings(self.warnings):
             given = needed_transforms(
@@ -209,26 +243,55 @@ class Replicas:
             )
             options["transforms"] = given  # type: ignore[typeddict-item]
             run(analyses, **options)
-            self._warn_of_copies()
-        return self
 
-    def _warn_of_copies(self) -> None:
-        """Warn of replicas whose trajectories have the same content as those of others."""
-        known: dict[object, str] = {}
-        for (group, k, _), analysis in self.analyses.items():
-            facts = analysis.provenance
-            content = facts.get("trajectory sha256", facts.get("fingerprint"))
-            name = f"replica {k} of {group}"
-            if content is None or f"{content}".startswith("none"):
-                continue
-            # One HDF5 file may contain several replicas, which options choose.
-            opened = attribute_of(analysis.atomgroup.universe, "opened_with")
-            key = content, repr(opened and opened[1])
-            if (first := known.setdefault(key, name)) != name:
-                warn(
-                    f"{name} is a copy of {first}, by the content of its trajectory: it counts as "
-                    "another simulation, and intervals are too narrow; name each trajectory once"
-                )
+    @property
+    def _named(self) -> dict[str, tuple[str, "Battery"]]:
+        """Group and battery of each replica, by its name with files."""
+        found = {}
+        for group, batteries in self.groups.items():
+            for k, battery in enumerate(batteries, start=1):
+                files = ", ".join(files_of(battery.universe))
+                found[f"replica {k} of {group} ({files or 'in memory'})"] = group, battery
+        return found
+
+    def _copies_by_values(self) -> dict[str, str]:
+        """Return the original of each replica with equal or nearly equal series in its group."""
+        found = {}
+        for group in self.groups:
+            series = {
+                name: series_of(_tables_of(battery))
+                for name, (of, battery) in self._named.items()
+                if of == group
+            }
+            for name, (original, how) in find_copies(series).items():
+                found[name] = f"{original}{how}"
+        return found
+
+    def _leave_out(self, copies: Mapping[str, str]) -> None:
+        """Leave out copies of other replicas, by name and by the name of the original."""
+        named = self._named
+        for name, original in copies.items():
+            group, battery = named[name]
+            self.groups[group].remove(battery)
+            text = f"{name} is a copy of {original}: it is left out, each simulation counts once"
+            self._left_out.append(text)
+            with kept_warnings(self.warnings):
+                warn(text)
+
+    def _equilibrated_frames(self) -> dict[int, np.ndarray]:
+        """Return the equilibrated frames by the id of the trajectory; empty if these are all."""
+        found: dict[int, np.ndarray] = {}
+        notes = []
+        for name, (_, battery) in self._named.items():
+            start, why = equilibrated_start(_tables_of(battery), f"{name}: ")
+            frames = next(iter(battery.analyses.values())).frames[start:]
+            # Replicas may be parts of one system, such as chains, with the same frames.
+            key = id(battery.universe.trajectory)
+            found[key] = min(found.get(key, frames), frames, key=len)
+            if start:
+                notes.append(f"{name}: {start:,} frames are left out: {why}")
+        self._left_out += notes
+        return found if notes else {}
 
     @property
     def timings(self) -> Timings:
@@ -296,34 +359,7 @@ class Replicas:
         Profile or None
             Profile; None if the analysis has no profile, or replicas have no common x values.
         """
-        tables = {
-            (group, k): found
-            for group, of_group in self.tables(name).items()
-            for k, table in enumerate(of_group)
-            if (found := profile_of(table)) is not None
-        }
-        if not tables:
-            return None
-        first = next(iter(tables.values()))
-        names = first.keys or (first.x,)
-        if any("atom index" in key for key in names) and not self._same_atoms:
-            return None
-        keys, chains, rows = align(list(tables.values()), names)
-        if not len(chains):
-            return None
-        by_replica = dict(zip(tables, rows, strict=True))
-        values: dict[str, dict[str, np.ndarray]] = {}
-        for title in first.y:
-            values[title] = {}
-            for group, of_group in self.tables(name).items():
-                columns = np.full((len(of_group), len(chains)), np.nan)
-                for k in range(len(of_group)):
-                    if (group, k) in tables and title in tables[group, k].columns:
-                        taken = by_replica[group, k]
-                        column = np.asarray(tables[group, k].columns[title], dtype=float)
-                        columns[k] = np.where(taken >= 0, column[taken], np.nan)
-                values[title][group] = columns
-        return Profile(keys, chains, values, first.y_label)
+        return profile_of_replicas(self.tables(name), same_atoms=lambda: self._same_atoms)
 
     def remarks(self, name: str) -> list[str]:
         """Describe results that cannot be compared, and results that are not converged.
@@ -338,64 +374,7 @@ class Replicas:
         list of str
             Sentences of the description.
         """
-        found = []
-        lacking = [group for group, one in self.groups.items() if name not in one[0].analyses]
-        if lacking:
-            found.append(f"{joined(lacking)}: not computed.")
-        tables = self.tables(name)
-        known = [table for table in chain.from_iterable(tables.values()) if table is not None]
-        if not known:
-            return [*found, "Without a table, there is no mean between replicas: arrays are saved."]
-        if known[0].no_mean:
-            found.append(
-                "No mean is given: it is meaningless for periodic angles, and for numbers of "
-                "clusters."
-            )
-        single = [group for group, of_group in tables.items() if len(of_group) == 1]
-        if single:
-            found.append(f"{joined(single)}: there is only one replica, so there is no interval.")
-        alike = [
-            add_to_title(title, group)
-            for title, means in self.means[name].items()
-            for group, mean in means.items()
-            if mean.n_replicas > 1 and mean.deviation == 0
-        ]
-        if alike:
-            found.append(
-                f"{joined(alike)}: all replicas have the same mean, so there is no interval."
-            )
-        firsts = {group: of_group[0] for group, of_group in tables.items()}
-        titles = {group: set(first.y) for group, first in firsts.items() if first is not None}
-        for group, own in titles.items() if known[0].is_series and not known[0].no_mean else ():
-            if n_alone := len([one for one in own if not all(one in of for of in titles.values())]):
-                found.append(f"{group}: {n_alone} of {len(own)} series are not in all groups.")
-        means = [mean for one in known for mean in one.means().values()]
-        open_ones = sum(not mean.converged for mean in means)
-        if open_ones:
-            found.append(
-                f"{open_ones} of {len(means)} series of single replicas may have fewer than "
-                f"{ENOUGH} independent values: their means are not converged."
-            )
-        return [*found, *self._missing(name)]
-
-    def _missing(self, name: str) -> Iterator[str]:
-        """Yield sentences about positions of a profile where a group has no value."""
-        profile = self.profile(name)
-        if profile is None:
-            if any(profile_of(one) for one in chain.from_iterable(self.tables(name).values())):
-                yield "Rows of replicas do not correspond: there is no mean profile."
-            return
-        label, places = next(iter(profile.keys.items()))
-        title, of_groups = next(iter(profile.values.items()))
-        means = profile.means(title)
-        for group, values in of_groups.items():
-            nowhere = np.isnan(values).all(axis=0)
-            partly = np.isnan(means[group].mean) & ~nowhere
-            for where, gone in ((group, nowhere), (f"all replicas of {group}", partly)):
-                if 0 < gone.sum() < len(places):
-                    some = ", ".join(f"{place:g}" for place in places[gone][:REMARKED])
-                    more = f" and {gone.sum() - REMARKED} more" if gone.sum() > REMARKED else ""
-                    yield f"Not in {where}, and therefore not compared: {label} {some}{more}."
+        return remarks_of(self, name)
 
     def outputs(self, folder: str | os.PathLike) -> list[Path]:
         """List the files that `save` may write; possible before the run.
@@ -413,7 +392,7 @@ class Replicas:
         folder = Path(folder)
         own = [
             folder / group / f"{k}" / f"{name}{ending}"
-            for group, batteries in self.groups.items()
+            for group, batteries in self._whole.items()
             for k, battery in enumerate(batteries, start=1)
             for name, analysis in battery.every.items()
             for ending in (".csv", ".npz", *(f"-{one}.csv" for one in analysis.FURTHER_TABLES))
@@ -699,7 +678,14 @@ class Replicas:
                     if key in of_run:
                         facts[f"{title}{group} {k}"] = of_run[key]
                 of_command = {key: of_run[key] for key in of_run if is_of_command(key)}
+        if self._left_out:
+            facts["warnings"] = "; ".join(self._left_out)
         return {**facts, **(of_command or {COMMAND: IN_PYTHON})}
+
+
+def _tables_of(battery: "Battery") -> dict[str, Table | None]:
+    """Return the table of each analysis of a replica."""
+    return {name: one.results.table for name, one in battery.analyses.items()}
 
 
 def _summary(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> Table | None:

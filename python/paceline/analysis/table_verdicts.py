@@ -11,6 +11,7 @@ from paceline.analysis.series_verdict import DRIFTING, NOT_SHOWN, SAMPLED, Conve
 from paceline.analysis.system_text import time_text
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import digits, with_error
+from paceline.errors import UnsupportedError
 from paceline.performance.number_format import joined
 
 #: Maximum number of series of a table that get verdicts without a request.
@@ -279,6 +280,24 @@ def verdicts_of(tables: Mapping[str, Table | None]) -> dict[str, SeriesVerdict]:
             continue
         found |= named_verdicts(name, usual_verdicts(table, table.answering))
     return found
+
+
+def equilibrated_start(tables: Mapping[str, Table | None], of: str = "") -> tuple[int, str]:
+    """Return the number of first rows of tables that are not equilibrated, with the reason.
+
+    Raises `UnsupportedError`, which begins with `of`, if a series drifts.
+    """
+    found = verdicts_of(tables)
+    if not found:
+        return 0, ""
+    start, last = latest_start({name: one.found for name, one in found.items()})
+    if start is None:
+        raise UnsupportedError(
+            f"{of}no frames are equilibrated: {last} drifts until the second half of the run "
+            f"({found[last].found.reasons[0]}); simulate longer, or run without --equilibrated"
+        )
+    others = ", and all others before" if len(found) > 1 else ""
+    return start, f"{last} is equilibrated from {found[last].start_text} on{others}"
 
 
 def named_verdicts(name: str, some: Mapping[str, SeriesVerdict]) -> dict[str, SeriesVerdict]:

@@ -183,7 +183,8 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
     parser.section("frames").add_argument(
         "--equilibrated",
         action="store_true",
-        help="leave out the frames before all time series are equilibrated, and run again",
+        help="leave out the frames before all time series are equilibrated, of each replica its "
+        "own, and run again",
     )
     add_transform_arguments(parser)
     parser.section("transformations").add_argument(

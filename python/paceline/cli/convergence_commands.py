@@ -1,7 +1,9 @@
 """The command that assesses whether saved time series are equilibrated and sampled."""
 
 import argparse
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,6 +90,7 @@ def run_convergence(args: argparse.Namespace) -> None:
     from paceline.cli.answer import files_of, json_of_verdicts, say
 
     options = figure_options(args, args.plot)
+    _check_different(args)
     if args.plot is not None:
         for table in args.tables:
             check_distinct(table, args.plot)
@@ -108,6 +111,24 @@ def run_convergence(args: argparse.Namespace) -> None:
     if args.plot is not None:
         save_figure([*tables.values()], args.plot, options, overwrite=args.overwrite)
         say(f"wrote {args.plot}")
+
+
+def _check_different(args: argparse.Namespace) -> None:
+    """Refuse a table that is given as two replicas; without replicas, leave out the repetition."""
+    from paceline.cli.answer import say
+
+    known: dict[str, Path] = {}
+    for path in args.tables:
+        first = known.setdefault(os.path.realpath(path), path)
+        if first is path:
+            continue
+        if args.replicas:
+            raise UnsupportedError(
+                f"{path}: given as two replicas, whose means would seem to agree: list each table "
+                "only once"
+            )
+        say(f"{path} is given twice, and assessed once")
+    args.tables = [*known.values()]
 
 
 def _series_of(saved: "SavedTable", args: argparse.Namespace) -> "Table":
@@ -179,6 +200,7 @@ def _of_replicas(
     tables: "Mapping[Path, Table]", args: argparse.Namespace
 ) -> "dict[str, SeriesVerdict]":
     """Assess each series over all tables, which have the same columns."""
+    from paceline.analysis.replica_copies import find_copies, series_of
     from paceline.analysis.table import name_and_unit
     from paceline.analysis.table_verdicts import replica_verdict
 
@@ -187,6 +209,11 @@ def _of_replicas(
     panels = [table for whole in tables.values() for table in (whole.panels or [whole])]
     titles = list(dict.fromkeys(title for panel in panels for title in panel.y))
     found = {}
+    series: dict[str, dict[str, Table | None]] = {}
+    for path, whole in tables.items():
+        series[str(path)] = {f"{k}": one for k, one in enumerate(whole.panels or [whole])}
+    copies = find_copies({name: series_of(of_one) for name, of_one in series.items()})
+    notes = [f"left out: {name} (a copy of {one}{how})" for name, (one, how) in copies.items()]
     for title in titles:
         holders = [panel for panel in panels if title in panel.y]
         if len(holders) != len(tables):
@@ -202,11 +229,14 @@ def _of_replicas(
                 f"{path} has times in {unit or 'no unit'}, but {path2} in {other or 'no unit'}"
             )
         named = dict(zip(map(str, tables), holders, strict=True))
+        named = {name: one for name, one in named.items() if name not in copies}
         options = {"precision": args.precision, "n_series": len(titles)}
         try:
-            found[title] = replica_verdict(named, title, kind=args.kind, **options)
+            one = replica_verdict(named, title, kind=args.kind, **options)
         except ValueError as error:
             raise UnsupportedError(f"{title}: {error}") from None
+        reasons = *one.found.reasons, *notes
+        found[title] = replace(one, found=replace(one.found, reasons=reasons))
     return found
 
 

@@ -1,0 +1,180 @@
+"""Copies among replicas: by the content of their trajectories, or by the values of their series."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from paceline._util.digest import file_digest
+from paceline.analysis.table import Table, matching_rows
+from paceline.analysis.uncertainty import LEAST_VALUES
+from paceline.contract.atoms import System, attribute_of
+from paceline.errors import UnsupportedError
+
+#: Maximum typical difference between changes of a series and of its rounded copy, relative to the
+#: typical change. Coordinates of .xtc files are rounded to 0.01 Å.
+MOST_ROUNDING = 0.25
+#: Minimum number of rows that show a rounded copy.
+LEAST_ROWS = 20
+#: Approximate number of rows that are compared first, and maximum number of series.
+SOME_ROWS, MOST_COMPARED = 200, 16
+
+
+class ReplicaSeries(NamedTuple):
+    """Series of a replica by title, and their times; None if these are unknown."""
+
+    series: Mapping[str, np.ndarray]
+    times: np.ndarray | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of the shortest series."""
+        return min(map(len, self.series.values()), default=0)
+
+
+def find_copies(replicas: Mapping[str, ReplicaSeries]) -> dict[str, tuple[str, str]]:
+    """Find replicas that repeat others, whole or in part, exactly or within rounding.
+
+    Returns the name of the original for each copy, and "" or " within rounding". Of two replicas,
+    the longer one is the original, or else the first one.
+
+    Examples
+    --------
+    >>> first, other = np.random.default_rng(1).standard_normal((2, 100))
+    >>> series = {"a": first[:80], "b": other, "c": first, "d": other.round(2)}
+    >>> find_copies({name: ReplicaSeries({"Rg": one}) for name, one in series.items()})
+    {'d': ('b', ' within rounding'), 'a': ('c', '')}
+    """
+    found: dict[str, tuple[str, str]] = {}
+    originals: list[str] = []
+    for name in sorted(replicas, key=lambda one: -replicas[one].n_rows):
+        for known in originals:
+            how = _how_equal(replicas[known], replicas[name])
+            if how is not None:
+                found[name] = known, how
+                break
+        else:
+            originals.append(name)
+    return found
+
+
+def _how_equal(first: ReplicaSeries, second: ReplicaSeries) -> str | None:
+    """Return "" for equal rows, " within rounding" for nearly equal ones, None for others."""
+    titles = [title for title in first.series if title in second.series]
+    titles = titles[:: -(-len(titles) // MOST_COMPARED) or 1]
+    for rows in _common_rows(first, second):
+        how: str | None = None
+        for step in dict.fromkeys((max(1, len(rows[0]) // SOME_ROWS), 1)):
+            ones, others = (
+                [replica.series[title][row[::step]] for title in titles]
+                for replica, row in zip((first, second), rows, strict=True)
+            )
+            how = _how_equal_rows(ones, others)
+            if how is None:
+                break
+        if how is not None:
+            return how
+    return None
+
+
+def _common_rows(
+    first: ReplicaSeries, second: ReplicaSeries
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield rows that may be the same frames: the first ones, and those at the same times."""
+    n = min(first.n_rows, second.n_rows)
+    yield np.arange(n), np.arange(n)
+    if first.times is None or second.times is None:
+        return
+    found = matching_rows(first.times, second.times)
+    if found is not None and 2 * len(found[0]) >= n and not np.array_equal(*found):
+        yield found
+
+
+def _how_equal_rows(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> str | None:
+    """Compare the rows of series: equal (""), nearly equal (" within rounding"), or None."""
+    n = min(map(len, first), default=0)
+    if n < LEAST_VALUES:
+        return None
+    pairs = [*zip(first, second, strict=True)]
+    if any(map(_varies, first)) and all(map(_same_values, first, second)):
+        return ""
+    ratios = []
+    for one, other in pairs:
+        if {one.dtype.kind, other.dtype.kind} != {"f"}:
+            continue  # whole numbers, such as numbers of bonds, differ by 1 or are equal
+        known = np.isfinite(one) & np.isfinite(other)
+        one, other = one[known], other[known]
+        changes = np.abs(np.diff(one))
+        typical = float(np.median(changes)) if len(changes) >= LEAST_ROWS - 1 else 0.0
+        if typical > 0:
+            ratios.append(float(np.median(np.abs(np.diff(one - other)))) / typical)
+    return " within rounding" if ratios and np.median(ratios) <= MOST_ROUNDING else None
+
+
+def _varies(values: np.ndarray) -> bool:
+    """True if equal values cannot be a coincidence: several different ones, or many changes."""
+    changes = np.count_nonzero(values[1:] != values[:-1])
+    return len(np.unique(values)) > 2 or int(changes) >= LEAST_ROWS
+
+
+def _same_values(first: np.ndarray, second: np.ndarray) -> bool:
+    """True if all values are equal; NaN equals NaN."""
+    are_floats = first.dtype.kind == second.dtype.kind == "f"
+    return np.array_equal(first, second, equal_nan=are_floats)
+
+
+def files_of(universe: System) -> list[str]:
+    """Names of the files of a trajectory; empty for a trajectory in memory."""
+    trajectory = universe.trajectory
+    names = attribute_of(trajectory, "filenames")
+    if names is None:
+        names = [trajectory.filename]
+    return [os.fspath(one) for one in names if one is not None]
+
+
+def content_of(universe: System) -> str:
+    """Identify the content of trajectory files; empty if it is unknown, as in memory."""
+    if (files := attribute_of(universe.trajectory, "chain")) is not None:
+        return f"{files.content}"
+    digests = [file_digest(one) for one in files_of(universe)]
+    return ", ".join(digests) if all(digests) else ""
+
+
+def copies_by_content(replicas: Mapping[str, tuple[str, str, System]]) -> dict[str, str]:
+    """Return the original of each replica whose trajectory has the content of another one.
+
+    Each replica has a group, a text that describes its analyses, and a system. A replica with other
+    analyses, such as those of another chain, is not a copy. Raises `UnsupportedError` if groups
+    share a trajectory.
+    """
+    known: dict[object, str] = {}
+    found = {}
+    for name, (group, described, universe) in replicas.items():
+        # One HDF5 file may contain several replicas, which options choose.
+        opened = attribute_of(universe, "opened_with")
+        content = content_of(universe)
+        key = content, repr(opened and opened[1]), described
+        if content and (first := known.setdefault(key, name)) != name:
+            if replicas[first][0] != group:
+                raise UnsupportedError(
+                    f"{name} is a copy of {first}, by the content of its trajectory: name each "
+                    "trajectory in one group only"
+                )
+            found[name] = first
+    return found
+
+
+def series_of(tables: Mapping[str, Table | None]) -> ReplicaSeries:
+    """Collect the time series of a replica from the tables of its analyses, with their times."""
+    found: dict[str, np.ndarray] = {}
+    times = None
+    for name, table in tables.items():
+        if table is None or not table.is_series:
+            continue
+        found |= {f"{name}: {title}": table.columns[title] for title in table.y}
+        if times is None and table.times_known:
+            times = np.asarray(table.columns[table.x], dtype=np.float64)
+    n_rows = len(next(iter(found.values()), ()))
+    found = {title: values for title, values in found.items() if len(values) == n_rows}
+    return ReplicaSeries(found, times if times is not None and len(times) == n_rows else None)
