@@ -1113,7 +1113,12 @@ def test_broken_molecules_warn_once_per_replica(drifting, tmp_path, run):
     topology, path = drifting
     battery = tmp_path / "battery.toml"
     battery.write_text("[rmsd]\nselect = 'name CA'\n[gyration]\nselect = 'protein'\n")
-    again = shutil.copy(path, tmp_path / "again.xtc")
+    again = tmp_path / "again.xtc"
+    universe = MDAnalysis.Universe(topology, path)
+    with MDAnalysis.Writer(f"{again}", universe.atoms.n_atoms) as writer:
+        for ts in universe.trajectory:
+            ts.positions += 0.5
+            writer.write(universe.atoms)
     files = battery, topology, path, again, "--replicas", "-o"
     status, _, err = run("run", *files, tmp_path / "whole")
     assert (status, err.count(BROKEN)) == (0, 0)

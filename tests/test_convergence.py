@@ -13,8 +13,9 @@ from benchmarks.bench_verdicts import TableCase, measure_tables
 from paceline.analysis.convergence import latest_start
 from paceline.analysis.equilibration import averages, crossings_of_states
 from paceline.analysis.replica_diagnostics import effective_size, rank_normalised_r_hat
+from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.analysis.table_verdicts import table_verdicts
+from paceline.analysis.table_verdicts import count_verdicts, table_verdicts
 
 N = 2000
 
@@ -430,8 +431,8 @@ class TestReplicas:
         assert (found.mean, found.interval) == (wanted.mean, wanted.interval)
 
     def test_driven_replicas_are_not_copies(self):
-        """Check a motion that is the same in all replicas, with noise of 1 % of it."""
-        pulled = 100 * np.linspace(0, 1, N)
+        """Check a motion that is the same in all replicas, and much larger than their noise."""
+        pulled = 1e4 * np.linspace(0, 1, N)
         values = np.r_[pulled + autoregressive(3), pulled + autoregressive(3, seed=2)]
         found = paceline.convergence(values, replicas=np.repeat([0, 1], N))
         assert not any("copy" in reason for reason in found.reasons)
@@ -585,6 +586,64 @@ class TestTheCommand:
         self.run(str(path), "--json")
         [series] = json.loads(capsys.readouterr().out)["series"]
         assert abs(abs(series["mean"]) - 180) < 3
+
+    @pytest.mark.parametrize(
+        ("name", "head", "separator", "note"),
+        [
+            ("gyrate.xvg", "", " ", "the first column is taken as the time, in an unknown unit"),
+            ("a.csv", "", ",", "the first column is taken as the time, in an unknown unit"),
+            ("a.csv", "t,Rg", ",", "column 't' is taken as time"),
+            ("a.csv", "t (ps),Rg", ",", "column 't (ps)' is taken as time (ps)"),
+            ("a.csv", "#time,Rg", ",", "column 'time[ns]' is taken as time (ns)"),
+            ("a.csv", "# by savetxt\n# t (ns),Rg", ",", "column 't (ns)' is taken as time (ns)"),
+            ("a.tsv", "#Frame\tRg", "\t", "column 'Frame' is taken as frame"),
+            ("a.csv", "time_ns,Rg", ",", "column 'time_ns' is taken as time (ns)"),
+        ],
+    )
+    def test_series_of_other_programs(self, name, head, separator, note, tmp_path, capsys):
+        path, values = tmp_path / name, 2 + autoregressive(3)
+        rows = [f"{5 * k}{separator}{value}" for k, value in enumerate(values)]
+        path.write_text("\n".join([head, *rows] if head else rows) + "\n", encoding="utf-8")
+        self.run(str(path), "--json")
+        out, err = capsys.readouterr()
+        [series] = json.loads(out)["series"]
+        assert series["mean"] == pytest.approx(values.mean())
+        if head == "#time,Rg":
+            assert (series["time_title"], series["series"]) == ("time", "Rg")
+        else:
+            assert any(note in reason for reason in series["reasons"])
+            assert f"{path}: " in err
+            assert note in err
+
+    def test_a_column_of_values_alone(self, tmp_path, capsys):
+        path = tmp_path / "rg.csv"
+        path.write_text("".join(f"{value}\n" for value in autoregressive(3)), encoding="utf-8")
+        self.run(str(path))
+        assert "values are taken to be equally spaced in time" in capsys.readouterr().out
+        path.write_text("".join(f"{value},{value}\n" for value in autoregressive(3)), "utf-8")
+        self.run(str(path), status=2)
+        assert "it does not increase: add a line of titles, such as" in capsys.readouterr().err
+
+    def test_a_continued_run_repeats_a_time(self, tmp_path, capsys):
+        path, values = tmp_path / "rg.xvg", autoregressive(3)
+        times = [10 * k for k in range(N)]
+        times[1000:] = [time - 10 for time in times[1000:]]
+        rows = "".join(f"{time} {value}\n" for time, value in zip(times, values, strict=True))
+        path.write_text(f'@ xaxis label "Time (ps)"\n@ yaxis label "Rg (nm)"\n{rows}')
+        self.run(str(path))
+        assert "left out: 1 value (at the time of the value before)" in capsys.readouterr().out
+        twice = "".join(f"{k // 2} {value}\n" for k, value in enumerate(values))
+        path.write_text(f'@ xaxis label "Time (ps)"\n@ yaxis label "Rg (nm)"\n{twice}')
+        self.run(str(path), status=2)
+        assert "row 2 has time (ps) 0 after 0: sort the rows" in capsys.readouterr().err
+
+    def test_empty_cells_are_left_out(self, tmp_path, capsys):
+        path, values = tmp_path / "rg.csv", [*map(str, autoregressive(3))]
+        values[7], values[70] = "", " "
+        rows = "".join(f"{k},{value}\n" for k, value in enumerate(values))
+        path.write_text(f"time (ps),Rg (Å)\n{rows}", encoding="utf-8")
+        self.run(str(path))
+        assert "left out: 2 values (NaN or infinite)" in capsys.readouterr().out
 
     def test_replicas(self, tables, capsys):
         self.run(*tables, "--replicas", "--y", "Rg")
@@ -747,6 +806,25 @@ def test_the_verdict_on_a_series_does_not_depend_on_the_choice_of_series():
         {"time (ps)": np.arange(500.0), **columns}, "time (ps)", dict.fromkeys(columns), ""
     )
     assert table_verdicts(table, ["s3"])["s3"] == table_verdicts(table)["s3"]
+
+
+def test_verdicts_on_very_many_series_are_counted(tmp_path, monkeypatch):
+    """Check angles, of which one turns once, one is constant, and one drifts."""
+    degrees = [-60 + 10 * autoregressive(3, seed=k) for k in range(20)]
+    degrees[3] = np.where(np.arange(N) < 900, degrees[3], degrees[3] + 120)
+    degrees[7] = np.full(N, 180.0)
+    degrees[11] = degrees[11] + np.linspace(0, 80, N)
+    titles = [f"phi ALA {k} (°)" for k in range(20)]
+    columns = {"time (ps)": np.arange(N) * 1.0, **dict(zip(titles, degrees, strict=True))}
+    table = Table(columns, "time (ps)", dict.fromkeys(titles, ""), "phi (°)", no_mean=True)
+    text = "of 20 series, 17 are sampled, 1 is not shown to be, 1 drifts and 1 is constant"
+    assert count_verdicts(table) == text
+    Results(table=table).save(tmp_path / "phi.csv")
+    assert f"# sampling: {text}\n" in (tmp_path / "phi.csv").read_text(encoding="utf-8")
+    monkeypatch.setattr("paceline.analysis.table_verdicts.MOST_COUNTED", 5 * N)
+    assert count_verdicts(table).startswith("of 5 of 20 series, ")
+    backwards = {title: values[::-1] for title, values in columns.items()}
+    assert count_verdicts(Table(backwards, "time (ps)", dict.fromkeys(titles, ""), "")) == ""
 
 
 def test_the_number_of_series_must_be_positive():

@@ -17,6 +17,7 @@ import MDAnalysis
 import numpy as np
 import pytest
 from helpers.analyses import ANALYSES
+from MDAnalysisTests.datafiles import DCD2
 
 import paceline
 from paceline import transform
@@ -565,8 +566,8 @@ def test_a_growing_trajectory(project, monkeypatch, tmp_path, replay):
 def test_replicas(adk, tmp_path, monkeypatch, replay):
     monkeypatch.chdir(tmp_path)
     Path("battery.toml").write_text('[rmsd]\nselect = "name CA"\n\n[rmsf]\n')
-    for name in ("a.dcd", "b.dcd"):
-        shutil.copy(adk.trajectory, name)
+    for name, path in {"a.dcd": adk.trajectory, "b.dcd": DCD2}.items():
+        shutil.copy(path, name)
     command = ["run", "battery.toml", str(adk.topology), "a.dcd", "b.dcd", "--replicas", "-e", "9"]
     assert main([*command, "--names", "wt", "-o", "out/of"]) == 0
     status, found = replay("out")

@@ -5,6 +5,7 @@ import json
 import re
 from html.parser import HTMLParser
 
+import MDAnalysis
 import numpy as np
 import pytest
 from MDAnalysisTests.datafiles import DCD, DCD2, GRO_MEMPROT, PSF, TPR, XTC, XTC_MEMPROT
@@ -87,9 +88,13 @@ def saved(tmp_path_factory):
 @pytest.fixture(scope="module")
 def of_replicas(tmp_path_factory):
     folder = tmp_path_factory.mktemp("replicas")
+    # The frames of both groups are of the same simulations, in other files.
+    files = {"wild type": [DCD, DCD2], "mutant": [f"{folder / name}.dcd" for name in "ab"]}
+    for path, written in zip(*files.values(), strict=True):
+        MDAnalysis.Universe(PSF, path).atoms.write(written, frames=slice(1, None))
     groups = {
-        name: [Battery(ASKED, paceline.Universe(PSF, path)) for path in (DCD, DCD2)]
-        for name in ("wild type", "mutant")
+        name: [Battery(ASKED, paceline.Universe(PSF, path)) for path in paths]
+        for name, paths in files.items()
     }
     Replicas(groups).run(step=4).save(folder)
     return folder
@@ -156,6 +161,24 @@ def test_the_summary_has_the_means_of_the_tables(saved):
     (mean,) = re.findall(r"# mean of RMSD \(Å\): (\S+ ± \S+)", (saved / "rmsd.csv").read_text())
     assert f"backbone RMSD {mean} Å; " in lead[1]
     assert text.count(f"<td>{mean}</td>") == 1
+
+
+def test_the_summary_counts_angles_and_principal_components(tmp_path):
+    asked = {
+        "gyration": {"select": "protein"},
+        "ramachandran": {"select": "resid 30-49"},
+        "pca": {"select": "name CA", "n_projected": 3},
+        "hbonds": {},
+    }
+    Battery(asked, paceline.Universe(PSF, DCD)).run(step=2).save(tmp_path / "o")
+    lead = re.findall(r'<p class="lead">(.*?)</p>', (tmp_path / "o/index.html").read_text("utf-8"))
+    text = lead[0].partition("The system contains")[0]
+    angles = re.search(r"dihedrals φ and ψ[^:]*: (of 40 series, [^.]*)\.", text)[1]
+    assert f"# sampling: {angles}\n" in (tmp_path / "o" / "ramachandran.csv").read_text("utf-8")
+    assert re.search(r"rincipal components[^:]*: of 3 series, ", text)
+    assert text.count(": of ") == 2  # bars of single hydrogen bonds are not counted
+    timeline = (tmp_path / "o" / "hbonds-timeline.csv").read_text("utf-8")
+    assert re.search("# sampling: of 20 series, ", timeline)
 
 
 def test_curves_of_replicas_are_overlaid(of_replicas):

@@ -12,7 +12,13 @@ from paceline.analysis.energies import Energies
 from paceline.analysis.results import Results, kind_of
 from paceline.analysis.system_text import describe_span, describe_system
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_verdicts import system_verdict, usual_verdicts, verdicts_of
+from paceline.analysis.table_verdicts import (
+    MOST_SERIES,
+    count_verdicts,
+    system_verdict,
+    usual_verdicts,
+    verdicts_of,
+)
 from paceline.analysis.uncertainty import ENOUGH, SeriesMean
 from paceline.contract.atoms import System
 from paceline.contract.catalogue import catalogue
@@ -134,7 +140,8 @@ def page_of_battery(
     later = state.later if state else ()
     lacking = {name: why for name, why in battery.left_out.items() if name not in later}
     warnings = warnings_of([f"{name}: {why}" for name, why in lacking.items()], battery.warnings)
-    paragraphs = _paragraphs(battery, one, headings, warnings)
+    counts = _counts(battery, headings, further)
+    paragraphs = _paragraphs(battery, one, headings, warnings, counts)
     overview = Overview(title, [*filter(None, paragraphs)], _facts(battery, one), warnings, state)
     return results_page(overview, sections, FOOTER)
 
@@ -175,8 +182,31 @@ def transformations_of(
     return "; ".join(f"{joined(names)}: {done or 'none'}" for done, names in of.items())
 
 
+def _counts(
+    battery: ShownBattery, headings: Mapping[str, str], further: Mapping[str, Mapping[str, Results]]
+) -> list[str]:
+    """Count the verdicts on angles, on states, on very many series, and on further series."""
+    found = []
+    for name, analysis in battery.shown.items():
+        tables = [analysis.results.table, *(one.table for one in further[name].values())]
+        for table in tables:
+            if table is None:
+                continue
+            is_first = table is tables[0]
+            is_named = is_first and not table.no_mean and len(table.y) <= MOST_SERIES
+            # Bars of presence are of records, whose number is a series of the first table.
+            is_repeated = not is_first and table.states is not None
+            if not (is_named or is_repeated) and (counts := count_verdicts(table)):
+                found.append(f"{headings[name]}: {counts}.")
+    return found
+
+
 def _paragraphs(
-    battery: ShownBattery, one: "AnalysisBase", headings: Mapping[str, str], warnings: Sequence[str]
+    battery: ShownBattery,
+    one: "AnalysisBase",
+    headings: Mapping[str, str],
+    warnings: Sequence[str],
+    counts: Sequence[str],
 ) -> Iterator[str]:
     """Write the paragraphs of the summary: system, frames, results, and doubtful results."""
     span = describe_span(one.frames, one.times if one.times_known else None)
@@ -194,7 +224,8 @@ def _paragraphs(
             more.append(f"{headings[name]}: {'; '.join(_sentences(analysis.results, table))}")
     tables = {in_sentence(headings[name]): one.results.table for name, one in battery.shown.items()}
     answer = system_verdict(verdicts_of(tables))
-    yield f"{answer} {system_sentence(battery.universe)} The results are of {span}.".lstrip()
+    parts = [answer, *counts, system_sentence(battery.universe), f"The results are of {span}."]
+    yield " ".join(filter(None, parts))
     if found:
         yield f"Means with 95 % intervals: {'; '.join(found)}."
     yield from (f"{text}." for text in more)

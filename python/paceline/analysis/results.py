@@ -17,7 +17,7 @@ from paceline.analysis.figures import draw, new_figure
 from paceline.analysis.saved_tables import FIGURE, FURTHER, DigestedText, describe, with_digest
 from paceline.analysis.summary import answers
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_verdicts import verdicts_with_angles
+from paceline.analysis.table_verdicts import count_verdicts, verdicts_with_angles
 from paceline.analysis.uncertainty import SeriesMean
 from paceline.contract.atoms import has_attribute
 from paceline.contract.declaration import ON_STRUCTURE
@@ -393,6 +393,8 @@ class Results(dict[str, Any]):
         results = {**self.findings, **{f"mean of {key}": mean for key, mean in self.means.items()}}
         verdicts = verdicts_with_angles(self.table) if self.table else {}
         results |= {f"sampling of {key}": one for key, one in verdicts.items()}
+        if self.table and not verdicts and (counts := count_verdicts(self.table)):
+            results["sampling"] = counts
         figure = self._figure_line(arrays, **more)
         # A selection may contain line breaks, but each fact must be one line.
         about, found = (

@@ -70,6 +70,8 @@ class SavedTable:
     path: Path
     arrays: Mapping[str, np.ndarray]
     facts: Mapping[str, str]
+    #: True if the file has no titles, so that columns are numbered.
+    untitled: bool = False
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
@@ -213,7 +215,12 @@ def read_saved(path: str | os.PathLike) -> SavedTable:
         lines = file.readlines()
     facts = _facts(line[2:] for line in lines if line.startswith("# "))
     cells = (line for line in lines if not line.startswith("#"))
-    titles, *rows = [*csv.reader(cells, delimiter="," if ending == ".csv" else "\t")] or [[]]
+    delimiter = "," if ending == ".csv" else "\t"
+    titles, *rows = [*csv.reader(cells, delimiter=delimiter)] or [[]]
+    untitled = bool(titles) and _column(titles).dtype.kind == "f"
+    if untitled:
+        rows = [titles, *rows]
+        titles, untitled = _titles_before(lines, delimiter, len(titles))
     if not rows:
         raise UnsupportedError(f"{path}: expected a row of titles and rows of numbers, found none")
     for number, row in enumerate(rows, start=1):
@@ -221,15 +228,33 @@ def read_saved(path: str | os.PathLike) -> SavedTable:
             raise UnsupportedError(
                 f"{path}: row {number} has {len(row)} cells, but there are {len(titles)} titles"
             )
-    return SavedTable(
-        path, dict(zip(titles, map(_column, zip(*rows, strict=True)), strict=True)), facts
-    )
+    arrays = dict(zip(titles, map(_column, zip(*rows, strict=True)), strict=True))
+    return SavedTable(path, arrays, facts, untitled)
+
+
+def _titles_before(lines: Sequence[str], delimiter: str, n_columns: int) -> tuple[list[str], bool]:
+    """Return the titles of a table that begins with numbers, and whether it has none.
+
+    Programs such as numpy.savetxt write titles as a comment, in the line before the numbers.
+    """
+    number = next(k for k, line in enumerate(lines) if line.strip() and not line.startswith("#"))
+    before = lines[number - 1].lstrip("#").strip() if number else ""
+    (titles,) = [*csv.reader([before], delimiter=delimiter)] or [[]]
+    titles = [title.strip() for title in titles]
+    if len(titles) == n_columns == len({*titles} - {""}) and _column(titles).dtype.kind == "U":
+        return titles, False
+    return [f"column {k}" for k in range(1, n_columns + 1)], True
 
 
 def _column(cells: Sequence[str]) -> np.ndarray:
-    """Convert the cells of a column to numbers, if possible."""
+    """Convert the cells of a column to numbers, if possible; empty cells become NaN."""
     try:
         return np.array(cells, dtype=np.float64)
+    except ValueError:
+        pass
+    try:
+        known = [cell.strip() or "nan" for cell in cells]
+        return np.array(known if any(map(str.strip, cells)) else cells, dtype=np.float64)
     except ValueError:
         return np.array(cells, dtype=str)
 
@@ -259,7 +284,8 @@ def _read_xvg(path: Path) -> SavedTable:
         titles = distinct_names(
             [x, *(f"{name} ({unit})" if unit else name for name, unit in named)]
         )
-    return SavedTable(path, dict(zip(titles, found.columns, strict=True)), facts)
+    arrays = dict(zip(titles, found.columns, strict=True))
+    return SavedTable(path, arrays, facts, untitled=not (found.labels or found.legends))
 
 
 def title_like(columns: Mapping[str, object], path: Path | str, wanted: str) -> str:

@@ -1,6 +1,7 @@
 """Verdicts on the time series of tables, as text with units."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,10 @@ from paceline.performance.number_format import joined
 
 #: Maximum number of series of a table that get verdicts without a request.
 MOST_SERIES = 16
+#: Maximum fraction of rows at the time of the row before, which are left out.
+MOST_REPEATED = 0.1
+#: Maximum number of values of all series whose verdicts are counted.
+MOST_COUNTED = 4_000_000
 #: Units of angles in tables of paceline and of other programs.
 DEGREES = ("°", "deg", "degree", "degrees")
 #: Maximum R̂ that is written as a number.
@@ -126,6 +131,8 @@ def duration(value: float, title: str, n_digits: int = 4) -> str:
         return time_text(rounded)
     if unit:
         return f"{rounded:g} {unit}"
+    if name.lower() == "time" and n_digits <= 2:
+        return f"{rounded:g} units of time"
     return f"{name} {value:g}" if n_digits > 2 else f"{rounded:.0f} {name}s"
 
 
@@ -182,6 +189,35 @@ def verdicts_with_angles(table: Table) -> dict[str, SeriesVerdict]:
         return table_verdicts(table)
     titles = [title for title in table.y if _is_angle_or_state(table, title)]
     return table_verdicts(table, titles) if titles else {}
+
+
+def count_verdicts(table: Table) -> str:
+    """Count the verdicts on the series of a table, also on angles and states; empty without any.
+
+    Of very many values, those of equally spaced series are assessed.
+    """
+    if not table.is_series:
+        return ""
+    titles = [one for one in table.y if not table.no_mean or _is_angle_or_state(table, one)]
+    n_values = len(titles) * len(table.columns[table.x])
+    found = table_verdicts(table, titles[:: -(-n_values // MOST_COUNTED) or 1]) if titles else {}
+    if not found:
+        return ""
+    numbers = Counter(
+        "constant" if one.found.is_constant else one.found.verdict for one in found.values()
+    )
+    parts = [
+        f"{numbers[grade] or 'none'} {is_one if numbers[grade] < 2 else are}"
+        for grade, is_one, are in (
+            (SAMPLED, "is sampled", "are sampled"),
+            (NOT_SHOWN, "is not shown to be", "are not shown to be"),
+            (DRIFTING, "drifts", "drift"),
+            ("constant", "is constant", "are constant"),
+        )
+        if numbers[grade] or grade == SAMPLED
+    ]
+    some = f"{len(found):,} of " if len(found) < len(titles) else ""
+    return f"of {some}{len(titles):,} series, {joined(parts)}"
 
 
 def _is_angle_or_state(table: Table, title: str) -> bool:
@@ -244,7 +280,9 @@ def _in_order(table: Table) -> bool:
     if not table.is_series:
         return False
     x = np.asarray(table.columns[table.abscissa], dtype=float)
-    return bool(np.all(np.diff(x[~np.isnan(x)]) > 0))
+    steps = np.diff(x[~np.isnan(x)])
+    # Programs that continue a run repeat its last time.
+    return bool(np.all(steps >= 0) and np.count_nonzero(steps == 0) <= MOST_REPEATED * len(steps))
 
 
 def place_out_of_order(table: Table) -> str:

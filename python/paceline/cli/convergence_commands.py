@@ -2,11 +2,14 @@
 
 import argparse
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from paceline._util.files import check_distinct, check_output
 from paceline.cli.options import (
@@ -23,6 +26,13 @@ if TYPE_CHECKING:
     from paceline.analysis.saved_tables import SavedTable
     from paceline.analysis.table import Table
     from paceline.analysis.table_verdicts import SeriesVerdict
+
+#: Titles of times and frames in tables of other programs, such as "t (ps)", "#Frame", "time[ns]".
+_OTHER_TITLE = re.compile(
+    r"#?\s*(?:(?P<frame>frame)s?|(?:simulation )?(?:time|t))\s*"
+    r"[\[(/_]?\s*(?P<unit>fs|ps|ns|us|µs|ms)?\s*[\])]?",
+    re.IGNORECASE,
+)
 
 EXAMPLES = """\
 examples:
@@ -96,10 +106,16 @@ def run_convergence(args: argparse.Namespace) -> None:
             check_distinct(table, args.plot)
         check_figure_ending(args.plot, style=options.style)
         check_output(args.plot, overwrite=args.overwrite)
-    tables = {path: _series_of(read_saved(path), args) for path in args.tables}
+    tables, notes = {}, {}
+    for path in args.tables:
+        saved, notes[path] = with_times(read_saved(path))
+        tables[path] = _series_of(saved, args)
+        for note in notes[path]:
+            say(f"{path}: {note}")
     if args.plot is not None:
         _check_drawable([*tables.values()])
-    found = _of_replicas(tables, args) if args.replicas else _of_each(tables, args)
+    of_several = _of_replicas if args.replicas else _of_each
+    found = of_several(tables, args, notes)
     answer = system_verdict({name_and_unit(name)[0]: one for name, one in found.items()})
     if args.json:
         series, written = json_of_verdicts(found), files_of(args.plot)
@@ -111,6 +127,45 @@ def run_convergence(args: argparse.Namespace) -> None:
     if args.plot is not None:
         save_figure([*tables.values()], args.plot, options, overwrite=args.overwrite)
         say(f"wrote {args.plot}")
+
+
+def with_times(saved: "SavedTable") -> "tuple[SavedTable, list[str]]":
+    """Give the column of times of a table its usual title; return the table, and what was assumed.
+
+    Of a table without titles, the first column has the times if it increases, and a single column
+    has equally spaced values.
+    """
+    arrays = dict(saved.arrays)
+    if saved.untitled:
+        first = next(iter(arrays))
+        if len(arrays) == 1:
+            arrays = {"frame": np.arange(len(arrays[first])), **arrays}
+            note = "without titles: values are taken to be equally spaced in time"
+        elif arrays[first].dtype.kind == "f" and np.all(np.diff(arrays[first]) >= 0):
+            arrays = {"time" if title == first else title: arrays[title] for title in arrays}
+            note = "without titles: the first column is taken as the time, in an unknown unit"
+        else:
+            raise UnsupportedError(
+                f"{saved.path}: without titles, the first column would be the time, but it does "
+                "not increase: add a line of titles, such as time (ps),Rg (nm)"
+            )
+        return replace(saved, arrays=arrays), [note]
+    if any(_is_usual(title) for title in arrays):
+        return saved, []
+    for title in arrays:
+        if (known := _OTHER_TITLE.fullmatch(title)) is None:
+            continue
+        usual = "frame" if known["frame"] else "time"
+        usual += f" ({known['unit'].lower()})" if known["unit"] else ""
+        arrays = {usual if one == title else one: arrays[one] for one in arrays}
+        return replace(saved, arrays=arrays), [f"column {title!r} is taken as {usual}"]
+    return saved, []
+
+
+def _is_usual(title: str) -> bool:
+    """True for the titles of times and frames in tables of paceline and GROMACS."""
+    has_unit = re.fullmatch(r"time( \(.*\))?", title, re.IGNORECASE) is not None
+    return has_unit or title == "frame"
 
 
 def _check_different(args: argparse.Namespace) -> None:
@@ -165,14 +220,16 @@ def _check_drawable(tables: "Sequence[Table]") -> None:
 
 
 def _of_each(
-    tables: "Mapping[Path, Table]", args: argparse.Namespace
+    tables: "Mapping[Path, Table]",
+    args: argparse.Namespace,
+    notes: "Mapping[Path, Sequence[str]]",
 ) -> "dict[str, SeriesVerdict]":
     """Assess each series of each table. If there are several files, names contain the file."""
     found: dict[str, SeriesVerdict] = {}
     for path, table in tables.items():
         for one in _verdicts(path, table, args):
             several = len(tables) > 1
-            found[f"{path}: {one.title}" if several else one.title] = one
+            found[f"{path}: {one.title}" if several else one.title] = _noted(one, notes[path])
     return found
 
 
@@ -190,14 +247,22 @@ def _verdicts(path: Path, table: "Table", args: argparse.Namespace) -> "list[Ser
         places = filter(None, map(place_out_of_order, table.panels or [table]))
         where = next((f": {place}: sort the rows, or assess each part" for place in places), "")
         raise UnsupportedError(
-            f"{path}: expected time series: a column of increasing times (or frames) and columns "
-            f"of numbers{where}"
+            f"{path}: expected time series: a column of increasing times, titled time (ps), or "
+            f"frames, titled frame, and columns of numbers{where}"
         )
     return found
 
 
+def _noted(verdict: "SeriesVerdict", notes: "Sequence[str]") -> "SeriesVerdict":
+    """Add notes to the reasons of a verdict."""
+    found = replace(verdict.found, reasons=(*verdict.found.reasons, *notes))
+    return replace(verdict, found=found)
+
+
 def _of_replicas(
-    tables: "Mapping[Path, Table]", args: argparse.Namespace
+    tables: "Mapping[Path, Table]",
+    args: argparse.Namespace,
+    notes: "Mapping[Path, Sequence[str]]",
 ) -> "dict[str, SeriesVerdict]":
     """Assess each series over all tables, which have the same columns."""
     from paceline.analysis.replica_copies import find_copies, series_of
@@ -213,7 +278,8 @@ def _of_replicas(
     for path, whole in tables.items():
         series[str(path)] = {f"{k}": one for k, one in enumerate(whole.panels or [whole])}
     copies = find_copies({name: series_of(of_one) for name, of_one in series.items()})
-    notes = [f"left out: {name} (a copy of {one}{how})" for name, (one, how) in copies.items()]
+    further = [f"left out: {name} (a copy of {one}{how})" for name, (one, how) in copies.items()]
+    further += dict.fromkeys(chain.from_iterable(notes.values()))
     for title in titles:
         holders = [panel for panel in panels if title in panel.y]
         if len(holders) != len(tables):
@@ -235,8 +301,7 @@ def _of_replicas(
             one = replica_verdict(named, title, kind=args.kind, **options)
         except ValueError as error:
             raise UnsupportedError(f"{title}: {error}") from None
-        reasons = *one.found.reasons, *notes
-        found[title] = replace(one, found=replace(one.found, reasons=reasons))
+        found[title] = _noted(one, further)
     return found
 
 
