@@ -571,6 +571,13 @@ class TestTheCommand:
         path.write_text(f'@ xaxis label "Time (ns)"\n@ yaxis label "RMSD (nm)"\n{rows}\n')
         self.run(str(path))
         assert "a verdict on RMSD alone" in capsys.readouterr().err
+        legend = tmp_path / "backbone.xvg"
+        named = path.read_text("utf-8").replace("\n", '\n@ s0 legend "Backbone"\n', 1)
+        legend.write_text(named, "utf-8")
+        self.run(str(legend))
+        out, err = capsys.readouterr()
+        assert "Backbone (nm)  sampled" in out
+        assert "a verdict on RMSD alone" in err
         folder = tmp_path / "rmsd"
         folder.mkdir()
         other = folder / "gyrate.xvg"
@@ -774,6 +781,18 @@ class TestTheCommand:
     def test_the_figure_is_shaded(self, tables, tmp_path):
         self.run(tables[0], "--y", "Rg", "--plot", str(tmp_path / "rg.svg"))
         assert "not equilibrated" in (tmp_path / "rg.svg").read_text(encoding="utf-8")
+
+    def test_a_figure_of_a_drift_is_shaded_throughout(self, tables, tmp_path, capsys):
+        self.run(tables[0], "--y", "SASA", "--plot", str(tmp_path / "sasa.svg"))
+        assert "not equilibrated" in (tmp_path / "sasa.svg").read_text(encoding="utf-8")
+        assert "drifting, no equilibrium mean yet" not in capsys.readouterr().err
+        table = Table(
+            {"time (ps)": np.arange(50.0), "d (Å)": np.arange(50.0)}, "time (ps)", {"d (Å)": ""}, ""
+        )
+        [shade] = Results(table=table).plot().patches
+        assert (shade.get_x(), shade.get_width()) == (0, 49)
+        [text] = Results(table=table).summary()
+        assert text.endswith("drifting, no equilibrium mean yet: simulate longer")
 
     def test_figures_of_several_kinds_are_refused_first(self, tables, tmp_path, capsys):
         other = tmp_path / "other.csv"

@@ -23,7 +23,7 @@ from paceline.analysis.figure_text import (
     with_minus,
     write_in_full,
 )
-from paceline.analysis.series_verdict import SAMPLED
+from paceline.analysis.series_verdict import DRIFTING, SAMPLED
 from paceline.analysis.table import Image, States, Table, name_and_unit
 from paceline.analysis.table_verdicts import verdicts_with_angles
 from paceline.analysis.uncertainty import with_error
@@ -375,7 +375,9 @@ def _series_of(
                     name = f"{name}, {with_minus(verdicts[title].short_mean)}"
                 elif note:
                     name = f"{name}, {note}"
-                start = float(x[sampling.equilibrated_from or 0])
+                # Of a series that drifts, no part is equilibrated.
+                drifts = sampling.verdict == DRIFTING
+                start = float(np.nanmax(x) if drifts else x[sampling.equilibrated_from or 0])
             band = table.limits_of(title)
             one = Series(x, table.columns[title], name, points, window, band, start=start)
             one = replace(one, is_described=name != own_name)

@@ -22,7 +22,7 @@ from paceline.analysis.figures import (
     possible_range,
     running_mean,
 )
-from paceline.analysis.series_verdict import SAMPLED
+from paceline.analysis.series_verdict import DRIFTING, SAMPLED
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import SeriesVerdict
 from paceline.analysis.uncertainty import (
@@ -261,7 +261,7 @@ def draw_series(
 ) -> "Figure":
     """Draw all replicas against time, and to the right means of replicas and of groups.
 
-    Times before the latest start of an equilibrated part are shaded.
+    Times before the latest start of an equilibrated part are shaded; all, if a replica drifts.
     """
     titles = list(means)[:NAMED]
     figure, axes = _panels(len(titles), width, ncols=2, width_ratios=[4, 1])
@@ -295,7 +295,9 @@ def draw_series(
             beside.errorbar([number + 0.15], [mean.mean], [interval], **bar)
         starts = np.array([one.found.equilibrated_at for one in of_groups.values()])
         _, (starts,) = in_time_unit(abscissa, [starts], unit)
-        begin, last = ax.get_xlim()[0], np.nanmax(starts, initial=-np.inf)
+        begin, end = ax.get_xlim()
+        drifts = any(one.found.verdict == DRIFTING for one in of_groups.values())
+        last = end if drifts else np.nanmax(starts, initial=-np.inf)
         if last > begin:
             shade = {"color": "0.88", "linewidth": 0, "zorder": 0, "label": "not equilibrated"}
             ax.axvspan(begin, last, **shade)

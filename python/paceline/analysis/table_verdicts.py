@@ -41,12 +41,15 @@ class SeriesVerdict:
         Title of the times or frame numbers, with unit.
     kind : {"linear", "angle", "states"}
         Meaning of the values.
+    label : str
+        Label of the y axis, which may name the quantity if the title names atoms only.
     """
 
     title: str
     found: Convergence
     x_title: str
     kind: Kind = "linear"
+    label: str = ""
 
     @property
     def unit(self) -> str:
@@ -100,6 +103,13 @@ class SeriesVerdict:
         return f"{low_text} to {high_text} more needed"
 
     @property
+    def advice(self) -> str:
+        """Additional time that is needed, or advice for a series that drifts."""
+        if self.found.verdict == DRIFTING:
+            return "no equilibrium mean yet: simulate longer"
+        return self.needed_text
+
+    @property
     def verdict(self) -> str:
         """Verdict, and the time that is needed."""
         return f"{self.found.verdict}{', ' * bool(self.needed_text)}{self.needed_text}"
@@ -110,8 +120,7 @@ class SeriesVerdict:
         later = ""
         if self.found.equilibrated_from:
             later = f" from {self.start_text} on (mean {self.mean_text})"
-        needed = f", {self.needed_text}" if self.needed_text else ""
-        return f"{self.found.verdict}{later}{needed}"
+        return f"{self.found.verdict}{later}{', ' * bool(self.advice)}{self.advice}"
 
     def __str__(self) -> str:
         return "; ".join((self.short, *self.found.reasons))
@@ -161,7 +170,7 @@ def table_verdicts(
             continue
         n_series = max(1, len(table.y))
         one = convergence(values, x, kind=meaning, precision=precision, n_series=n_series)
-        found[title] = SeriesVerdict(title, one, x_title, meaning)
+        found[title] = SeriesVerdict(title, one, x_title, meaning, table.y_label)
     return found
 
 
@@ -255,7 +264,7 @@ def replica_verdict(
         precision=precision,
         n_series=n_series,
     )
-    return SeriesVerdict(title, found, first.abscissa, kind)
+    return SeriesVerdict(title, found, first.abscissa, kind, first.y_label)
 
 
 def verdicts_of_replicas(tables: Mapping[str, Table]) -> dict[str, SeriesVerdict]:
@@ -355,7 +364,7 @@ def system_verdict(found: Mapping[str, SeriesVerdict]) -> str:
     if not found:
         return ""
     answer = f"{_answer(found)} {_agreement(found)}".rstrip()
-    if all("rmsd" in one.title.lower() for one in found.values()):
+    if all("rmsd" in f"{one.title} {one.label}".lower() for one in found.values()):
         return f"{answer} This is a verdict on RMSD alone, which many different structures share."
     return answer
 

@@ -318,7 +318,7 @@ def format_verdicts(found: "Mapping[str, SeriesVerdict]") -> str:
         rows.append((name, one.found.verdict, one.start_text, *means, independent))
     lines = [*aligned(rows, left=5)]
     for name, one in found.items():
-        needed = f"; {one.needed_text}" if one.needed_text else ""
+        needed = f"; {one.advice}" if one.advice else ""
         lines.append(f"{name}: {'; '.join(one.found.reasons)}{needed}")
     return "\n".join(lines)
 
