@@ -220,16 +220,16 @@ class Replicas:
         self._leave_out(
             copies_by_content({k: (of, one.to_toml(), one.universe) for k, (of, one) in named})
         )
-        self._run(unwrap, **options)
+        self._run(unwrap=unwrap, **options)
         self._leave_out(self._copies_by_values())
         if equilibrated and (starts := self._equilibrated_frames()):
             for name in ("start", "stop", "step"):
                 options.pop(name, None)  # type: ignore[misc]
             options["frames"] = lambda trajectory: starts[id(trajectory)]
-            self._run(unwrap, **options)
+            self._run(unwrap=unwrap, **options)
         return self
 
-    def _run(self, unwrap: bool, **options: Unpack[RunOptions]) -> None:
+    def _run(self, *, unwrap: bool, **options: Unpack[RunOptions]) -> None:
         """Run the analyses of the replicas that are not left out."""
         for one in self.batteries:
             one.suit(**options)
