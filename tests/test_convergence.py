@@ -840,7 +840,7 @@ def test_verdicts_on_very_many_series_are_counted(tmp_path, monkeypatch):
     assert count_verdicts(table) == text
     Results(table=table).save(tmp_path / "phi.csv")
     assert f"# sampling: {text}\n" in (tmp_path / "phi.csv").read_text(encoding="utf-8")
-    monkeypatch.setattr("paceline.analysis.table_verdicts.MOST_COUNTED", 5 * N)
+    monkeypatch.setattr("paceline.analysis.table_verdicts.MOST_VALUES", 5 * N)
     assert count_verdicts(table).startswith("of 5 of 20 series, ")
     backwards = {title: values[::-1] for title, values in columns.items()}
     assert count_verdicts(Table(backwards, "time (ps)", dict.fromkeys(titles, ""), "")) == ""

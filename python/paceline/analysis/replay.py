@@ -72,6 +72,8 @@ class Difference:
     #: False for whole numbers, and for numbers and times of frames, which no addition of a kernel
     #: produces: they are equal on all processors.
     may_be_small: bool = True
+    #: Where the other value comes from, in a message.
+    source: str = "computed"
 
     @property
     def is_small(self) -> bool:
@@ -79,7 +81,8 @@ class Difference:
         return self.may_be_small and self.deviation <= TOLERANCE
 
     def __str__(self) -> str:
-        return f"{self.place}: the file has {_shown(self.saved)}, computed {_shown(self.computed)}"
+        other = f"{self.source} {_shown(self.computed)}"
+        return f"{self.place}: the file has {_shown(self.saved)}, {other}"
 
 
 @dataclass

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 import cloudpickle
+import numpy as np
 
 from paceline._util.files import check_local, is_address, new_file
 from paceline._util.journal import Journal
@@ -66,6 +67,8 @@ JOURNAL, SHARD_JOURNAL = "survey.journal", "shard-{:04d}-of-{:04d}.journal"
 #: Maximum number of trajectories in a task, and size of their files after which a task ends, bytes.
 #: Sending a task takes 1.5 ms, and a trajectory some 5 ms.
 TASK_SYSTEMS, TASK_BYTES = 32, 2**26
+#: Minimum number of tasks for each worker, unless a task has one trajectory.
+TASKS = 4
 #: Maximum number of names in a message.
 NAMED = 3
 
@@ -195,6 +198,8 @@ def survey(
             collective.work()
         else:
             chosen = read_catalogue(catalogue, pattern=pattern, topology=topology, layout=layout)
+            if frames is not None and not callable(frames):
+                frames = np.asarray(frames).tolist()  # which the manifest can record
             options = {"start": start, "stop": stop, "step": step, "frames": frames}
             options = {name: value for name, value in options.items() if value is not None}
             settings = with_digest(
@@ -283,6 +288,7 @@ class _SurveyRun:
             raise UnsupportedError(f"{folder} is a file: expected a folder for the tables")
         self._overwrite, self._merge = overwrite, merge
         self._files = ExitStack()
+        self._journals: list[Journal] = []
         self._found = FoundResults(settings)
         self._earlier: StoredTables | None = None
         #: Id and replica of the trajectories that this run has analysed.
@@ -293,7 +299,7 @@ class _SurveyRun:
         name = SHARD_JOURNAL.format(*self._shard) if self._shard else JOURNAL
         try:
             self._journal = self._files.enter_context(Journal(self._folder / name))
-            self._journals = [self._journal]
+            self._journals.append(self._journal)
             if self._shard is None:
                 publish_next(self._folder)
                 for path in sorted(self._folder.glob("shard-*-of-*.journal")):
@@ -306,7 +312,7 @@ class _SurveyRun:
             for journal in self._journals:
                 self._found.read(journal)
         except BaseException:
-            self._files.close()
+            self.__exit__()
             raise
         return self
 
@@ -391,7 +397,8 @@ class _SurveyRun:
         is_local = workers.reads_files_of_caller or workers.name == "serial"
         pairs = list(zip(items, sizes, strict=True))
         large = [item for item, size in pairs if size > LARGE and is_local]
-        tasks = _batches([(item, size) for item, size in pairs if size <= LARGE or not is_local])
+        small = [(item, size) for item, size in pairs if size <= LARGE or not is_local]
+        tasks = _batches(small, min(TASK_SYSTEMS, len(small) // (TASKS * workers.n_workers)))
         while True:
             try:
                 self._run_tasks(workers, tasks, bar)
@@ -476,6 +483,8 @@ class _SurveyRun:
         facts = self._earlier.survey.facts
         same = facts["catalogue"]["digest"] == self._catalogue.digest
         same &= facts["catalogue"]["folder"] == self._catalogue.folder
+        programs = program_versions() | {"core": core_digest()}
+        same &= programs == {name: facts[name] for name in programs}
         return bool(same and facts["settings"]["digest"] == self._settings.digest)
 
     def _manifest(self, tables: Mapping[str, JsonObject]) -> JsonObject:
@@ -544,12 +553,12 @@ def _size_of(entry: SurveyEntry, settings: SurveySettings) -> int:
     return total
 
 
-def _batches(items: Sequence[tuple[SurveyItem, int]]) -> list[list[SurveyItem]]:
-    """Group adjacent trajectories into tasks."""
+def _batches(items: Sequence[tuple[SurveyItem, int]], most: int) -> list[list[SurveyItem]]:
+    """Group adjacent trajectories into tasks of at most `most` trajectories."""
     batches: list[list[SurveyItem]] = []
     n_bytes = 0
     for item, size in items:
-        if not batches or len(batches[-1]) == TASK_SYSTEMS or n_bytes > TASK_BYTES:
+        if not batches or len(batches[-1]) >= most or n_bytes > TASK_BYTES:
             batches.append([])
             n_bytes = 0
         batches[-1].append(item)

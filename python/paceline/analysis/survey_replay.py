@@ -28,6 +28,7 @@ from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry
 from paceline.analysis.survey_records import PROGRAMS, need_arrow, read_parquet
 from paceline.analysis.survey_tables import (
     COUNTED,
+    MANIFEST,
     TABLES,
     WITH_COLUMNS,
     FoundRows,
@@ -104,6 +105,7 @@ def replay_survey(
         systems = read_parquet(survey.path("systems")).to_pylist()
         differences.add_all(_columns_that_differ(survey, systems))
         settings = settings_of(survey, frames_named)
+        differences.add_all(_keys_that_differ(survey, systems, settings))
         entries = entries_of(systems)
         settings = replace(settings, folder=_folder_of(settings.folder, entries, survey, files))
         if settings.folder != survey.facts["catalogue"]["folder"]:
@@ -166,6 +168,11 @@ def _folder_of(
     for folder in (recorded if files is None else os.fspath(files), *beside):
         if entries and os.path.exists(os.path.join(folder, entries[0].trajectories[0])):
             return os.path.abspath(folder)
+    if files is not None and entries:
+        raise UnsupportedError(
+            f"{os.fspath(files)}: expected the folder of the whole deposit, in which "
+            f"{entries[0].trajectories[0]} is, as in the catalogue"
+        )
     return recorded
 
 
@@ -183,7 +190,22 @@ def _columns_that_differ(survey: Survey, systems: Sequence[JsonObject]) -> Itera
             for name, value in row.items():
                 if repr(value) != repr(right[name]):
                     place = f"{table}.parquet, row {number}: {row['id']}: {name}"
-                    yield Difference(place, repr(value), repr(right[name]))
+                    others = repr(value), repr(right[name])
+                    yield Difference(place, *others, source="systems.parquet has")
+
+
+def _keys_that_differ(
+    survey: Survey, systems: Sequence[JsonObject], settings: SurveySettings
+) -> Iterator[Difference]:
+    """Compare the digest of the settings, the first part of each key, with those settings."""
+    recorded = survey.facts["settings"]["digest"]
+    for row in systems:
+        if row["key"].partition("-")[0] != recorded:
+            place = f"systems.parquet: {row['id']}: digest of the settings in its key"
+            yield Difference(place, row["key"], recorded, source=f"{MANIFEST} has")
+    # Versions of programs are a part of the digest.
+    if recorded != settings.digest and not list(_other_programs(survey.facts)):
+        yield Difference(f"{MANIFEST}: digest of the settings", recorded, settings.digest)
 
 
 def settings_of(
@@ -250,7 +272,7 @@ def compare(entry: SurveyEntry, stored: FoundRows, found: FoundRows) -> Iterator
     if was and not now:
         reason = found.failure or "an error that may pass"
         raise UnsupportedError(f"{entry.name}: it cannot be computed now: {reason}")
-    if was != now and was:
+    if was and (was, old["digests"]) != (now, new["digests"]):
         yield from _files_that_differ(entry, old, new)
         return
     for column in COMPARED:
@@ -265,16 +287,18 @@ def compare(entry: SurveyEntry, stored: FoundRows, found: FoundRows) -> Iterator
 def _files_that_differ(
     entry: SurveyEntry, old: JsonObject, new: JsonObject
 ) -> Iterator[Difference]:
-    """Yield the digests of the files of a system that have changed."""
+    """Yield the digests of the files of a system that differ, or its key if only this differs."""
     names = entry.topology, *entry.trajectories
     before, after = (one["digests"].split(SEPARATOR) for one in (old, new))
-    if before == after or not len(names) == len(before) == len(after):
-        keys = old["key"], new["key"]
-        yield Difference(f"{entry.name}: the digest of its files, which have changed", *keys)
-        return
-    for name, was, now in zip(names, before, after, strict=True):
-        if was != now:
-            yield Difference(f"{entry.name}: the digest of {name}, which has changed", was, now)
+    place = f"systems.parquet: {entry.name}"
+    if before == after:
+        yield Difference(f"{place}: key", old["key"], new["key"])
+    elif not len(names) == len(before) == len(after):
+        yield Difference(f"{place}: digests", old["digests"], new["digests"])
+    else:
+        for name, was, now in zip(names, before, after, strict=True):
+            if was != now:
+                yield Difference(f"{place}: digest of {name}", was, now)
 
 
 def _rows_that_differ(

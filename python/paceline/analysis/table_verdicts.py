@@ -19,8 +19,8 @@ from paceline.performance.number_format import joined
 MOST_SERIES = 16
 #: Maximum fraction of rows at the time of the row before, which are left out.
 MOST_REPEATED = 0.1
-#: Maximum number of values of all series whose verdicts are counted.
-MOST_COUNTED = 4_000_000
+#: Maximum number of series whose verdicts are counted, 2 ms each, and of all their values.
+MOST_COUNTED, MOST_VALUES = 64, 4_000_000
 #: Units of angles in tables of paceline and of other programs.
 DEGREES = ("°", "deg", "degree", "degrees")
 #: Maximum R̂ that is written as a number.
@@ -203,13 +203,14 @@ def verdicts_with_angles(table: Table) -> dict[str, SeriesVerdict]:
 def count_verdicts(table: Table) -> str:
     """Count the verdicts on the series of a table, also on angles and states; empty without any.
 
-    Of very many values, those of equally spaced series are assessed.
+    Of very many series or values, some series at equal distances are assessed.
     """
     if not table.is_series:
         return ""
     titles = [one for one in table.y if not table.no_mean or _is_angle_or_state(table, one)]
     n_values = len(titles) * len(table.columns[table.x])
-    found = table_verdicts(table, titles[:: -(-n_values // MOST_COUNTED) or 1]) if titles else {}
+    step = max(1, -(-len(titles) // MOST_COUNTED), -(-n_values // MOST_VALUES))
+    found = table_verdicts(table, titles[::step]) if titles else {}
     if not found:
         return ""
     numbers = Counter(

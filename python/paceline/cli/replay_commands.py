@@ -103,7 +103,8 @@ def add_replay(commands: Commands) -> CommandParser:
         dest="inputs",
         type=Path,
         metavar="FOLDER",
-        help="folder with topologies and trajectories that are no longer where they were, by name",
+        help="folder with topologies and trajectories that are no longer where they were, by name; "
+        "of a survey: the folder of the whole deposit",
     )
     parser.section("calculation").add_argument(
         "--sample",
