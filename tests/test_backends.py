@@ -1,5 +1,6 @@
 """Tests of workers: their number, the modules that they import, and how functions reach them."""
 
+import multiprocessing
 import os
 import pickle
 import re
@@ -353,3 +354,38 @@ def test_without_cgroups_there_is_no_quota(tmp_path):
     own = tmp_path / "own"
     own.write_text("0::/../elsewhere\n")
     assert quotas(tmp_path, own) == []
+
+
+CHILD = """
+import multiprocessing
+import sys
+from MDAnalysisTests.datafiles import DCD, PSF
+
+
+def work():
+    import paceline
+    from paceline.analysis.rms import RMSD
+    from paceline.backends import processes
+
+    processes.IDLE = 10_000  # idle workers would end by themselves
+    universe = paceline.Universe(PSF, DCD)
+    RMSD(universe, select="name CA").run(backend="processes", n_workers=2)
+    print("done", flush=True)
+
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context(sys.argv[1]).Process(target=work)
+    child.start()
+    child.join()
+    print(child.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_a_process_of_multiprocessing_ends_with_its_workers(method, tmp_path):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"{method} is not available")
+    (tmp_path / "child.py").write_text(CHILD)
+    command = [sys.executable, "-W", "ignore", f"{tmp_path / 'child.py'}", method]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert ran.stdout.split() == ["done", "0"], ran.stderr

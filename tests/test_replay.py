@@ -886,8 +886,7 @@ def test_a_crate_of_a_survey_names_each_file_with_its_digest(survey_crate, adk):
     assert path.read_text("utf-8") == edited
     assert main([*words, "--series"]) == 2
     assert path.read_text("utf-8") == edited
-    path.unlink()
-    assert main([*words, "--series"]) == 0
+    assert main([*words, "--series", "--overwrite"]) == 0
     assert '"series.parquet"' in path.read_text("utf-8")
 
 

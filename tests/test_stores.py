@@ -67,7 +67,7 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.model import Prices
-from paceline.trajectory.addresses import matching_objects
+from paceline.trajectory.addresses import matching_objects, source_name
 from paceline.trajectory.open import open_file, open_files
 
 pytestmark = pytest.mark.skipif(
@@ -521,6 +521,9 @@ def test_addresses_of_local_files(tmp_path):
     for make in (paceline.open, paceline.Universe):
         with pytest.raises(UnsupportedError, match=r"s3:/b/md\.xtc: .*pathlib\.Path leaves out"):
             make(Path("s3://b/md.xtc"))
+    shutil.copy(XTC, tmp_path / "s3")
+    assert source_name(tmp_path / "s3") == str(tmp_path / "s3")
+    assert source_name("s3") == "s3"
 
 
 @pytest.mark.filterwarnings("ignore:.*the header says 500 frames")

@@ -1,7 +1,6 @@
 """Analyse a trajectory while a simulation writes it."""
 
 import os
-import weakref
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
@@ -190,7 +189,7 @@ def live(
         from paceline.analysis.stop_conditions import StopConditions  # other runs do not need it
 
         stop_when = StopConditions(stop_when, work.every)
-    updates, feed = follow(
+    return follow(
         work,
         Update,
         every=every,
@@ -203,5 +202,3 @@ def live(
         overwrite=overwrite,
         **options,  # type: ignore[misc]  # a battery also has unwrap
     )
-    weakref.finalize(updates, feed.close)  # nobody may ask for the first update
-    return updates

@@ -5,6 +5,7 @@ import os
 import socket
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -46,7 +47,6 @@ from paceline.transform.broken_molecules import make_checks
 
 if TYPE_CHECKING:
     from paceline.continuation import Continuation, State
-    from paceline.trajectory.growth import Feed
 
 #: Maximum number of workers that wait for each other to move atoms block by block. One such step
 #: takes about half as long as decoding the block. With more workers, decoding twice is faster
@@ -338,12 +338,12 @@ def follow(
     stop_when: "Callable[[State], str | None] | None" = None,
     enough: "Callable[[State], str | None] | None" = None,
     **options: Unpack[RunOptions],
-) -> "tuple[Generator[State], Feed]":
+) -> "Generator[State]":
     """Begin to run analyses over a trajectory that grows, or over a stream.
 
-    Returns a generator of states of the class `state`, and the source of frames, which the
-    generator closes. `paceline.live` describes the arguments. `enough` returns the reason why no
-    further frames are needed, or None: unlike `stop_when`, it does not end the simulation.
+    Returns a generator of states of the class `state`. `paceline.live` describes the arguments.
+    `enough` returns the reason why no further frames are needed, or None: unlike `stop_when`, it
+    does not end the simulation.
     """
     from paceline.continuation import AwaitedFrames, GrowingRun  # runs over files do not need it
 
@@ -380,15 +380,16 @@ def follow(
         enough=enough,
     )
     feed = growing.open_feed(idle, file)
-    return growing.states(feed), feed
+    states = growing.states(feed)
+    weakref.finalize(states, feed.close)  # nobody may ask for the first state
+    return states
 
 
 def run_stream(work: Work, **options: Unpack[RunOptions]) -> None:
     """Run analyses of a stream until it ends."""
     from paceline.continuation import GrownRun  # runs over files do not need it
 
-    states, _ = follow(work, GrownRun, **options)
-    for _ in states:
+    for _ in follow(work, GrownRun, **options):
         pass  # the last state has all results
 
 

@@ -253,7 +253,13 @@ fn reason_of(text: &str, code: Option<&str>) -> String {
     let last = text.rsplit('\n').next().unwrap_or_default();
     let words: Vec<_> = last.split([' ', ',']).collect();
     if let ["Requested", asked, "", "got", sent] = words[..] {
-        let bytes = |range: &str| range.replace("..", " to ");
+        let bytes = |range: &str| match range.split_once("..") {
+            Some((first, end)) => {
+                let last = end.parse().map_or(0, |end: u64| end.saturating_sub(1));
+                format!("{first} to {last}")
+            }
+            None => range.to_owned(),
+        };
         return format!(
             "the server sent bytes {} of the file instead of {}",
             bytes(sent),
@@ -383,7 +389,7 @@ mod tests {
             ),
             (
                 "Requested 0..10, got 5..15".into(),
-                "the server sent bytes 5 to 15 of the file instead of 0 to 10 (2",
+                "the server sent bytes 5 to 14 of the file instead of 0 to 9 (2",
             ),
             (
                 "status code: 409 Conflict: <Code>BlobArchived</Code>".into(),

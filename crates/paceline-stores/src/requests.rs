@@ -178,7 +178,7 @@ impl HttpService for Repeating {
             // A pause of 0 s, or until a date that is past, would repeat the request without end.
             let asked = asked.filter(|pause| !pause.is_zero());
             let wait = asked.unwrap_or_else(|| shortened(pause));
-            if started.elapsed() + wait > self.limit {
+            if started.elapsed().saturating_add(wait) > self.limit {
                 return match busy {
                     Some(busy) => Err(HttpError::new(HttpErrorKind::Unknown, busy)),
                     None => answer,
@@ -314,6 +314,8 @@ mod tests {
             retry_after(&HeaderMap::from_iter(headers))
         };
         assert_eq!(pause("7"), Some(Duration::from_secs(7)));
+        let most = pause("18446744073709551615").unwrap();
+        assert_eq!(Duration::from_secs(1).saturating_add(most), Duration::MAX);
         assert_eq!(pause("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
         let long = pause("Fri, 21 Oct 2185 07:28:00 GMT").unwrap();
         assert!(long > Duration::from_secs(100 * 365 * 86400));

@@ -24,6 +24,7 @@ from paceline.analysis.replay import ENDINGS, ResultFile
 from paceline.analysis.saved_tables import COMMAND, FOLDER, INPUT, METADATA, names_in
 from paceline.analysis.survey_catalogue import SEPARATOR
 from paceline.analysis.survey_records import PROGRAMS as OF_SURVEY
+from paceline.analysis.survey_records import WITH_INCLUDED
 from paceline.analysis.survey_tables import Survey
 from paceline.errors import UnsupportedError
 from paceline.hdf5 import mdcath
@@ -70,18 +71,20 @@ def write_crate(folder: str | os.PathLike, files: Iterable[Path], *, overwrite: 
     _write(folder, existing, facts, overwrite=overwrite)
 
 
-def write_crate_of_survey(survey: Survey, files: Iterable[Path], command: str) -> None:
+def write_crate_of_survey(
+    survey: Survey, files: Iterable[Path], command: str, *, overwrite: bool
+) -> bool:
     """Write `ro-crate-metadata.json` into the folder of a survey, of which `files` are the results.
 
-    Trajectories that could not be opened are left out. An existing file, to which someone may have
-    added authors, is kept if it describes these tables. Raises `FileExistsError` if it describes
-    others.
+    Trajectories that could not be opened are left out. Without `overwrite`, an existing file, to
+    which someone may have added authors, is kept if it describes these tables: False is returned.
+    Raises `FileExistsError` if it describes others.
     """
     path = survey.folder / METADATA
-    if path.exists():
+    if path.exists() and not overwrite:
         known = path.read_text(encoding="utf-8", errors="replace")
         if all(one["sha256"] in known for one in survey.facts["tables"].values()):
-            return
+            return False
         raise FileExistsError(
             f"{path} describes other tables: move it away, and repeat the command, which writes a "
             "new one and computes nothing again"
@@ -100,7 +103,8 @@ def write_crate_of_survey(survey: Survey, files: Iterable[Path], command: str) -
             facts[f"{INPUT}{source_name(row['topology'], folder)}"] = topology
         if len(files_of_row) == len(digests):  # else files that match a pattern have appeared since
             facts |= {INPUT + name: one for name, one in zip(files_of_row, digests, strict=True)}
-    _write(survey.folder, sorted(files), [facts], overwrite=False)
+    _write(survey.folder, sorted(files), [facts], overwrite=overwrite)
+    return True
 
 
 def _write(
@@ -238,7 +242,9 @@ def _inputs(facts: Sequence[Mapping[str, str]]) -> list[JsonObject]:
             if len(content) == _SHA256_DIGITS:
                 described["sha256"] = content
             elif content and not content.startswith("none"):
-                described["identifier"] = f"fingerprint {content}"
+                # Included files have a digest together with the file that includes them.
+                is_of_several = content.startswith(WITH_INCLUDED)
+                described["identifier"] = content if is_of_several else f"fingerprint {content}"
             if uri not in found or len(described) > len(found[uri]):
                 found[uri] = described
     return [found[uri] for uri in sorted(found)]

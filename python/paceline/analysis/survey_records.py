@@ -21,6 +21,8 @@ from paceline.errors import UnsupportedError
 if TYPE_CHECKING:
     import pyarrow
 
+#: Beginning of the digest of a topology and the files that it includes.
+WITH_INCLUDED = "with included files: "
 #: Packages whose versions determine the bits of results.
 PROGRAMS = ("paceline", "numpy", "MDAnalysis")
 #: Rows of the table of quantities: value of each column that `_quantity` does not set.
@@ -126,12 +128,15 @@ def arrow_array(values: Sequence[object] | np.ndarray, kind: str) -> "pyarrow.Ar
         values = [("" if kind == "string" else 0) if one is None else one for one in values]
     if kind == "string":
         texts = [f"{one}".encode() for one in values]
-        offsets = np.zeros(n + 1, dtype=np.int32)
-        np.cumsum([len(one) for one in texts], out=offsets[1:])
-        buffers = [arrow.py_buffer(offsets), arrow.py_buffer(b"".join(texts))]
+        offsets = np.concatenate([[0], np.cumsum([len(one) for one in texts], dtype=np.int64)])
+        if offsets[-1] > np.iinfo(np.int32).max:
+            raise UnsupportedError("the texts of a column of a survey have more than 2 GiB")
+        buffers = [arrow.py_buffer(offsets.astype(np.int32)), arrow.py_buffer(b"".join(texts))]
     elif kind == "bool":
         buffers = [arrow.py_buffer(np.packbits(np.asarray(values, dtype=bool), bitorder="little"))]
     else:
-        numbers = np.asarray(values, dtype=np.int64 if kind == "int64" else np.float64)
+        type_of_numbers = np.int64 if kind == "int64" else np.float64
+        numbers = np.asarray(values) if n else np.empty(0, dtype=type_of_numbers)
+        numbers = numbers.astype(type_of_numbers, casting="same_kind")
         buffers = [arrow.py_buffer(np.ascontiguousarray(numbers))]
     return arrow.Array.from_buffers(arrow.type_for_alias(kind), n, [valid, *buffers])

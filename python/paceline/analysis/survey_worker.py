@@ -25,7 +25,13 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_file import toml_of
 from paceline.analysis.default_batteries import Description
 from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry
-from paceline.analysis.survey_records import PROGRAMS, QUANTITY, SystemResults, encode
+from paceline.analysis.survey_records import (
+    PROGRAMS,
+    QUANTITY,
+    WITH_INCLUDED,
+    SystemResults,
+    encode,
+)
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
 from paceline.contract.atoms import Frames, attribute_of
@@ -310,7 +316,7 @@ def _digest_with_includes(path: str) -> str:
             named = re.findall(r'^\s*#\s*include\s*["<](.+?)[">]', file.read(), re.MULTILINE)
         waiting += [os.path.join(os.path.dirname(one), name) for name in named]
     of_all = hashlib.sha256(json.dumps(sorted(found.values())).encode()).hexdigest()
-    return f"with included files: {of_all}"
+    return f"{WITH_INCLUDED}{of_all}"
 
 
 def _digest_of(path: str) -> str:

@@ -8,11 +8,14 @@ still hold.
 """
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import time
+import weakref
 from concurrent.futures import Executor
 from multiprocessing.connection import wait
+from multiprocessing.util import Finalize
 from typing import Any
 
 #: Time after which a pool that has not noticed a dead worker is considered hung, seconds.
@@ -44,10 +47,23 @@ class HangCheck:
         return list(found.values()) if isinstance(found, dict) else []
 
 
+#: Executors that are ended before this process waits for its children.
+_ended_early: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
 def kill_at_exit(executor: Any) -> None:
     """Kill the idle workers of a loky executor at the end of this process."""
     with contextlib.suppress(AttributeError):
         executor._flags.kill_workers = True
+    if multiprocessing.parent_process() is not None and executor not in _ended_early:
+        # Processes of multiprocessing wait for their children before functions of atexit run.
+        _ended_early.add(executor)
+        Finalize(None, _end_early, exitpriority=0)
+
+
+def _end_early() -> None:
+    for executor in list(_ended_early):
+        end_pool(executor)
 
 
 def end_pool(executor: Any) -> None:

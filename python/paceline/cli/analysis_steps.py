@@ -668,7 +668,7 @@ def follow(
     reported = time.monotonic() - QUIET_SECONDS
     chosen: LiveOptions = {**_run_options(args), **options}
     work = analysis if isinstance(analysis, Battery) else runner.ListedAnalyses(analysis)
-    updates, _ = runner.follow(
+    updates = runner.follow(
         work,
         Update,
         every=args.update_seconds,

@@ -230,8 +230,9 @@ def run_survey(args: argparse.Namespace) -> int:
     failures = found.failures.to_pylist()
     written = [found.path(name) for name in found.facts["tables"]]
     written += [path for name in (PAGE, MANIFEST) if (path := found.folder / name).exists()]
-    if args.crate:
-        write_crate_of_survey(found, written, args.command_line)
+    if args.crate and write_crate_of_survey(
+        found, written, args.command_line, overwrite=args.overwrite
+    ):
         written.append(found.folder / METADATA)
     _report(found, failures, written, as_json=args.json)
     lost = {(one["id"], one["replica"]) for one in failures if not one["analysis"]}

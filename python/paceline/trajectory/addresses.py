@@ -41,8 +41,9 @@ def source_name(name: str | os.PathLike, folder: str | os.PathLike = "") -> str:
     if isinstance(text, str) and text.startswith("file://") and not os.path.lexists(text):
         path = _local_file(text)
     else:
-        scheme, _, rest = str(text).partition(":/")
-        if scheme in SCHEMES and rest[:1] != "/" and not os.path.isdir(f"{scheme}:"):
+        scheme, separator, rest = str(text).partition(":/")
+        is_cut = bool(separator) and scheme in SCHEMES and rest[:1] != "/"
+        if is_cut and not os.path.isdir(f"{scheme}:"):
             raise UnsupportedError(
                 f"{text}: expected two slashes after {scheme}:, found one: give the address as "
                 "text, because pathlib.Path leaves out a slash"

@@ -491,8 +491,8 @@ struct FoundChain {
 #[derive(Debug)]
 pub struct Segments {
     cuts: Cuts,
-    /// Chains of the segments. `None` if no place was found, a read failed, or the chain was
-    /// already used. After a failed read, the walk that needs these bytes reports the error.
+    /// Chains of the segments. `None` if no place was found, a read failed, the threads stopped
+    /// before, or the chain was already used. After a failed read, the walk that needs these bytes reports the error.
     found: Vec<Option<FoundChain>>,
 }
 
