@@ -13,7 +13,6 @@ import math
 import os
 import pickle
 import random
-import select
 import shutil
 import signal
 import socket
@@ -26,6 +25,7 @@ import urllib.request
 import warnings
 from dataclasses import replace
 from email.utils import formatdate
+from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 
 import h5py
@@ -1117,7 +1117,7 @@ class SocksProxy(socketserver.BaseRequestHandler):
             client.sendall(b"\5\0\0\1" + bytes(6))
             ends = {client: server, server: client}
             while True:
-                for one in select.select(list(ends), [], [])[0]:
+                for one in wait_for(list(ends)):
                     if not (part := one.recv(1 << 16)):
                         return
                     ends[one].sendall(part)

@@ -246,3 +246,21 @@ def test_the_self_test_passes_as_on_windows():
     done = on_windows("-m", "paceline.selftest")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "absent           backends dask and mpi" in done.stdout
+
+
+def test_the_input_of_a_pipe_with_a_high_number():
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= limits[1] < 2000:
+        pytest.skip("this process may not open 2,000 files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2000), limits[1]))
+    reader, writer = os.pipe()
+    high = os.dup2(reader, 1900)  # `select.select` allows descriptors below 1,024
+    try:
+        assert not os_calls.has_input(high, 0)
+        os.write(writer, b"1")
+        assert os_calls.has_input(high, 0)
+    finally:
+        for one in (reader, writer, high):
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -1,7 +1,7 @@
 """Simulation engine for tests: a server of IMD versions 2 and 3 that sends given bytes."""
 
 import contextlib
-import select
+import selectors
 import socket
 import struct
 import threading
@@ -24,6 +24,13 @@ def _has_ipv6() -> bool:
 needs_ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
 
 DISCONNECT, GO, KILL, PAUSE, RATE, RESUME, WAIT = 0, 3, 5, 7, 8, 11, 16
+
+
+def is_ready(client: socket.socket, event: int, seconds: float | None) -> bool:
+    """Wait for an event of a socket; `select.select` refuses descriptors above 1,024."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(client, event)
+        return bool(selector.select(seconds))
 
 
 class Frame(NamedTuple):
@@ -188,9 +195,9 @@ class ImdServer:
         """Send all bytes; note when the buffers of both sockets are full."""
         left = memoryview(data)
         while left:
-            if not select.select([], [client], [], 0)[1]:
+            if not is_ready(client, selectors.EVENT_WRITE, 0):
                 self.full.set()
-                select.select([], [client], [])
+                is_ready(client, selectors.EVENT_WRITE, None)
                 self.full.clear()
             with contextlib.suppress(BlockingIOError):
                 left = left[client.send(left, socket.MSG_DONTWAIT) :]
@@ -198,7 +205,7 @@ class ImdServer:
     def _may_send(self, client: socket.socket) -> bool:
         """Handle requests, wait for the gate, and return False if the client has left."""
         while True:
-            while self.paused.is_set() or select.select([client], [], [], 0)[0]:
+            while self.paused.is_set() or is_ready(client, selectors.EVENT_READ, 0):
                 if not self._heed(client):
                     return False
             with self._change:

@@ -414,9 +414,12 @@ def _kill_when_closed(pipe: int) -> None:
 
 def has_input(pipe: Any, seconds: float) -> bool:
     """Wait a limited time for bytes or the end of a pipe; return False if neither came."""
-    import select
+    import selectors
 
-    return bool(select.select([pipe], [], [], seconds)[0])
+    # `select.select` refuses descriptors above 1,024.
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        return bool(selector.select(seconds))
 
 
 # Page cache: measure the cached fraction of files, and drop files from the cache.
