@@ -290,6 +290,31 @@ def test_figures_of_batteries_have_options(tmp_path, adk_xtc, run, replicas):
     assert (code, "--no-stats needs a figure: add --plot" in err) == (2, True)
 
 
+def test_replicas_of_the_command_discard_their_starts(tmp_path, adk_xtc, run):
+    """Of two files, one has an added motion that decays."""
+    rng = np.random.default_rng(3)
+    atoms = MDAnalysis.Universe(*adk_xtc).select_atoms("name CA and resid 1-20")
+    atoms.write(tmp_path / "top.pdb")
+    centred = atoms.positions - atoms.positions.mean(axis=0)
+    for k in (0, 1):
+        with MDAnalysis.Writer(f"{tmp_path / str(k)}.xtc", len(atoms)) as writer:
+            for frame in range(400):
+                size = 1 + 0.02 * rng.standard_normal() + k * np.exp(-frame / 15)
+                atoms.positions = size * centred
+                writer.write(atoms)
+    (tmp_path / "battery.toml").write_text("[gyration]\n", encoding="utf-8")
+    files = [tmp_path / name for name in ("top.pdb", "0.xtc", "1.xtc")]
+    output = tmp_path / "o"
+    options = "--replicas", "--equilibrated", "--no-unwrap", "-o", output
+    code, _, err = run("run", tmp_path / "battery.toml", *files, *options)
+    assert code == 0, err
+    text = (output / "means.csv").read_text(encoding="utf-8")
+    assert re.search(r"# warnings: .*1\.xtc\): \d+ frames are left out: gyration is equil", text)
+    tables = sorted(output.glob("*/*/gyration.csv"))
+    n_frames = [len(pandas.read_csv(path, comment="#")) for path in tables]
+    assert n_frames[0] == 400 > 380 > n_frames[1] > 250
+
+
 def test_the_page_repeats_warnings_of_opening_files(tmp_path, run_with_answer):
     """Check warnings about a truncated trajectory and about a default selection."""
     cut, described = tmp_path / "cut.xtc", tmp_path / "battery.toml"

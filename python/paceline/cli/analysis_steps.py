@@ -489,8 +489,6 @@ def check_battery_options(
     if grows and replicas:
         raise UnsupportedError("--follow needs a single trajectory, not replicas")
     if args.equilibrated:
-        if replicas:
-            raise UnsupportedError("--equilibrated needs a single trajectory, not replicas")
         if grows:
             raise UnsupportedError("--equilibrated needs a complete trajectory, not one that grows")
         if args.checkpoint is not None:
