@@ -437,6 +437,16 @@ class TestReplicas:
         found = paceline.convergence(values, replicas=np.repeat([0, 1], N))
         assert not any("copy" in reason for reason in found.reasons)
 
+    def test_replicas_that_only_start_alike_are_not_copies(self):
+        one, other = autoregressive(3), autoregressive(3, seed=2)
+        for n_equal in (0.6 * N, 0.8 * N):
+            branched = np.where(np.arange(N) < n_equal, one, other)
+            found = paceline.convergence(np.r_[one, branched], replicas=np.repeat([0, 1], N))
+            assert not any("copy" in reason for reason in found.reasons)
+        short = np.r_[one[:30], other[:20]]
+        found = paceline.convergence(np.r_[one[:50], short], replicas=np.repeat([0, 1], 50))
+        assert not any("copy" in reason for reason in found.reasons)
+
     def test_the_start_is_the_last_in_time(self):
         decay = 8 * np.exp(-np.arange(N) / 60)
         values = np.r_[autoregressive(2) + decay, autoregressive(2, seed=2) + 0.7 * decay]
@@ -678,6 +688,22 @@ class TestTheCommand:
         assert out.count(note) == 2
         assert out.replace(note, "") == expected
 
+    def test_equal_series_of_different_replicas_are_no_copies(self, tables, tmp_path, capsys):
+        """Check tables that have one series in common, and with `--y` are copies."""
+        rows = np.loadtxt(tables[0], delimiter=",", skiprows=1)
+        rows[:, 2] = np.loadtxt(tables[1], delimiter=",", skiprows=1)[:, 2]
+        other = str(tmp_path / "other.csv")
+        header = "time (ps),Rg (Å),SASA (Å²)"
+        np.savetxt(other, rows, "%.18g", ",", comments="", header=header, encoding="utf-8")
+        self.run(tables[0], other, "--replicas")
+        out = capsys.readouterr().out
+        assert "Rg (Å): 2 replicas agree (R̂ is 1.0" in out
+        assert "copy" not in out
+        self.run(tables[0], other, "--replicas", "--y", "Rg")
+        out = capsys.readouterr().out
+        assert out.count(f"left out: {other} (a copy of {tables[0]}") == 1
+        assert "one replica only" in out
+
     def test_replicas_with_times_in_other_units(self, tables, tmp_path, capsys):
         text = Path(tables[0]).read_text(encoding="utf-8").replace("time (ps)", "time (ns)")
         (tmp_path / "ns.csv").write_text(text, encoding="utf-8")
@@ -785,7 +811,7 @@ class TestTheCommand:
     def test_a_figure_of_a_drift_is_shaded_throughout(self, tables, tmp_path, capsys):
         self.run(tables[0], "--y", "SASA", "--plot", str(tmp_path / "sasa.svg"))
         assert "not equilibrated" in (tmp_path / "sasa.svg").read_text(encoding="utf-8")
-        assert "drifting, no equilibrium mean yet" not in capsys.readouterr().err
+        assert "no equilibrium mean yet: simulate longer" in capsys.readouterr().out
         table = Table(
             {"time (ps)": np.arange(50.0), "d (Å)": np.arange(50.0)}, "time (ps)", {"d (Å)": ""}, ""
         )

@@ -13,6 +13,7 @@ from scipy.stats import false_discovery_control, ttest_ind
 import paceline
 from paceline.analysis.battery import Battery
 from paceline.analysis.dssp import DSSP
+from paceline.analysis.replica_copies import ReplicaSeries, find_copies
 from paceline.analysis.replica_figures import Profile, align, line_ends
 from paceline.analysis.replica_page import lines_of_profile
 from paceline.analysis.replicas import Replicas
@@ -127,7 +128,7 @@ def test_copies_in_another_format_are_left_out(systems, tmp_path):
     universes = [opened(systems, "wt", k) for k in (1, 3)]
     universes.append(paceline.Universe(top, str(tmp_path / "moved.dcd")))
     replicas = Replicas({"wt": [Battery(asked, one) for one in universes]})
-    with pytest.warns(PacelineWarning, match=r"moved.dcd\) is a copy of .* within rounding: it is"):
+    with pytest.warns(PacelineWarning, match=r"moved.dcd\) is a copy of .* within rounding; it is"):
         replicas.run()
     assert len(replicas.groups["wt"]) == 2
 
@@ -137,6 +138,24 @@ def _moved(ts):
     return ts
 
 
+def test_copies_have_all_series_in_common():
+    rng = np.random.default_rng(2)
+    titles, values = ("Rg", "RMSD", "SASA"), rng.standard_normal((3, 400)).cumsum(axis=1)
+    first = ReplicaSeries(dict(zip(titles, values, strict=True)))
+    rounded = ReplicaSeries(dict(zip(titles, values.round(2), strict=True)))
+    assert find_copies({"a": first, "b": rounded}) == {"b": ("a", "rounded")}
+    other = ReplicaSeries(rounded.series | {"SASA": rng.standard_normal(400).cumsum()})
+    assert find_copies({"a": first, "b": other}) == {}
+    longer = ReplicaSeries(rounded.series | {"bonds": values[0]})
+    assert find_copies({"a": first, "b": longer}) == {}
+    # Of simulations that branch off another one, none is a copy, whatever is left of the run.
+    for n_equal in (200, 240, 320):
+        ends = rng.standard_normal((3, 400)).cumsum(axis=1)
+        branched = np.where(np.arange(400) < n_equal, values, ends)
+        series = ReplicaSeries(dict(zip(titles, branched, strict=True)))
+        assert find_copies({"a": first, "b": series}) == {}
+
+
 def test_parts_of_one_trajectory_are_no_copies(systems):
     universe = opened(systems, "wt", 1)
     parts = ("name CA and resid 90-105", "name CA and resid 110-125")
@@ -144,6 +163,64 @@ def test_parts_of_one_trajectory_are_no_copies(systems):
     replicas = Replicas({"wt": [Battery(one, universe) for one in asked]}).run()
     assert not replicas.warnings
     assert len(replicas.groups["wt"]) == 2
+
+
+def test_parts_with_partly_other_titles_are_no_copies(systems):
+    """Both batteries have the RMSD of the superimposed atoms, and that of another group."""
+    universe = opened(systems, "wt", 1)
+    asked = [
+        {"rmsd": {"select": "all", "groupselections": [part]}} for part in ("name CA", "name CB")
+    ]
+    replicas = Replicas({"wt": [Battery(one, universe) for one in asked]}).run()
+    assert not replicas.warnings
+    assert len(replicas.groups["wt"]) == 2
+
+
+def test_replicas_keep_their_numbers_without_copies(tmp_path):
+    rng = np.random.default_rng(7)
+    ends = [5, 5, 5 + 6 * np.exp(-np.arange(600) / 30)]
+    first, other, decays = (in_memory(rng, end) for end in ends)
+    copy = paceline.Universe.empty(2, trajectory=True)
+    copy.add_TopologyAttr("masses", [1.0, 1.0])
+    copy.load_new(np.array([ts.positions for ts in first.trajectory]), dt=2)
+    universes = [first, copy, other, decays]
+    asked = {"gyration": {"select": "all"}}
+    replicas = Replicas({"g": [Battery(asked, one) for one in universes]})
+    with pytest.warns(PacelineWarning, match=r"replica 2 of g .* is a copy of replica 1 of g"):
+        replicas.run(equilibrated=True)
+    assert [k for _, k, _ in replicas.analyses] == [1, 3, 4]
+    (note,) = [one for one in replicas.warnings if "frames are left out" in one]
+    assert note.startswith("replica 4 of g (in memory): ")
+    replicas.save(tmp_path / "o")
+    folders = {path.name for path in (tmp_path / "o" / "g").iterdir()}
+    assert folders == {"1", "3", "4"}
+    rows = pd.read_csv(tmp_path / "o" / "replicas.csv", comment="#")
+    assert rows["replica"].tolist() == [1, 3, 4]
+    assert "# fingerprint of g 4: " in (tmp_path / "o" / "means.csv").read_text("utf-8")
+    replicas = Replicas({"g": [Battery(asked, one) for one in universes]})
+    with pytest.warns(PacelineWarning, match="is a copy of"):
+        replicas.run(stop=60)
+    reasons = replicas.verdicts("gyration")["Rg (Å)"]["g"].found.reasons
+    assert any("replica 4" in reason for reason in reasons)
+
+
+def test_replicas_of_one_trajectory_discard_the_same_frames():
+    """Of two parts of one system, the second one is equilibrated later."""
+    rng = np.random.default_rng(5)
+    parts = [in_memory(rng, 5 + 6 * np.exp(-np.arange(600) / time)) for time in (8, 30)]
+    positions = [np.array([ts.positions for ts in one.trajectory]) for one in parts]
+    universe = paceline.Universe.empty(4, trajectory=True)
+    universe.add_TopologyAttr("masses", np.ones(4))
+    universe.load_new(np.concatenate(positions, axis=1), dt=2)
+    asked = [{"gyration": {"select": f"index {part}"}} for part in ("0:1", "2:3")]
+    replicas = Replicas({"g": [Battery(one, universe) for one in asked]}).run(equilibrated=True)
+    starts = [one.analyses["gyration"].frames[0] for one in replicas.batteries]
+    assert starts[0] == starts[1] > 70
+    first, second = (one for one in replicas.warnings if "frames are left out" in one)
+    beginning = f"(in memory): {starts[0]} frames are left out"
+    shared = ", because it has the trajectory of replica 2 of g (in memory)"
+    assert first.startswith(f"replica 1 of g {beginning}{shared}: gyration is equilibrated from ")
+    assert second.startswith(f"replica 2 of g {beginning}: gyration is equilibrated from ")
 
 
 def test_a_trajectory_of_two_groups_is_refused(systems):

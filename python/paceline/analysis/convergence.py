@@ -82,6 +82,20 @@ def convergence(
     >>> convergence(np.linspace(0, 1, 500) + 0.1 * rng.standard_normal(500)).verdict
     'drifting'
     """
+    return assess(values, times, replicas, kind, precision, n_series, leave_out=True)
+
+
+def assess(
+    values: np.ndarray,
+    times: np.ndarray | None,
+    replicas: np.ndarray | None,
+    kind: Kind,
+    precision: float | None,
+    n_series: int,
+    *,
+    leave_out: bool,
+) -> Convergence:
+    """Assess a series, as `convergence`; `leave_out` is False if replicas are known to differ."""
     if kind not in get_args(Kind):
         raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, not {kind!r}")
     masked = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
@@ -118,10 +132,13 @@ def convergence(
         return _assess(values, times, kind, precision, n_series)
     names = list(dict.fromkeys(labels.tolist()))
     rows = [np.flatnonzero(labels == name) for name in names]
-    parts = [(values[row], None if times is None else times[row]) for row in rows]
+    parts = {
+        _name(name): (values[row], None if times is None else times[row])
+        for name, row in zip(names, rows, strict=True)
+    }
+    notes = _leave_out_copies(parts) if leave_out else []
     # Each replica has a start of its own.
-    n_series *= len(names)
-    return _assess_replicas([*map(_name, names)], parts, kind, precision, n_series)
+    return _assess_replicas(parts, kind, precision, n_series * len(parts), notes)
 
 
 def latest_start(found: dict[str, Convergence]) -> tuple[int | None, str]:
@@ -258,26 +275,30 @@ def _with_precision(found: Convergence, precision: float | None, unit: str) -> C
     )
 
 
+def _leave_out_copies(parts: dict[str, tuple[np.ndarray, np.ndarray | None]]) -> list[str]:
+    """Remove replicas whose series are copies of others; return notes."""
+    # A single simulation has no copies.
+    from paceline.analysis.replica_copies import ReplicaSeries, find_copies, left_out_copies
+
+    series = {f"replica {name}": ReplicaSeries({"": one}, at) for name, (one, at) in parts.items()}
+    copies = find_copies(series)
+    for name in [name for name in parts if f"replica {name}" in copies]:
+        del parts[name]
+    return left_out_copies(copies)
+
+
 def _assess_replicas(
-    names: Sequence[str],
-    parts: Sequence[tuple[np.ndarray, np.ndarray | None]],
+    parts: dict[str, tuple[np.ndarray, np.ndarray | None]],
     kind: Kind,
     precision: float | None,
     n_series: int,
+    notes: Sequence[str] = (),
 ) -> Convergence:
     """Assess replicas together: each start, and the agreement of the equilibrated parts."""
-    # A single simulation has no copies.
-    from paceline.analysis.replica_copies import ReplicaSeries, find_copies
-
-    notes: list[str] = []
-    distinct: dict[str, tuple[np.ndarray, np.ndarray | None]] = dict(zip(names, parts, strict=True))
-    series = {name: ReplicaSeries({"": one[0]}, one[1]) for name, one in distinct.items()}
-    for copy, (original, how) in find_copies(series).items():
-        del distinct[copy]
-        notes.append(f"left out: replica {copy} (a copy of replica {original}{how})")
     if kind == "states":
-        return _states_of_replicas(distinct, notes, precision, n_series)
-    found = {name: _assess(*part, kind, None, n_series) for name, part in distinct.items()}
+        return _states_of_replicas(parts, notes, precision, n_series)
+    notes = [*notes]
+    found = {name: _assess(*part, kind, None, n_series) for name, part in parts.items()}
     for name in [name for name, one in found.items() if one.n_values < LEAST_VALUES]:
         del found[name]
         notes.append(f"left out: replica {name} (less than {LEAST_VALUES} values)")
@@ -286,7 +307,7 @@ def _assess_replicas(
         single = _with_precision(alone, precision, "°" if kind == "angle" else "")
         number = "one replica only" if found else f"no replica has {LEAST_VALUES} values"
         return replace(single, reasons=(number, *single.reasons, *notes))
-    return _agreement(found, distinct, kind, precision, notes)
+    return _agreement(found, parts, kind, precision, notes)
 
 
 def _agreement(
@@ -381,9 +402,7 @@ def _states_of_replicas(
     worst: tuple[int, float, Convergence] | None = None
     for state in states[:1] if len(states) == 2 else states:
         ones = {name: (_in_state(values, state), times) for name, (values, times) in parts.items()}
-        found = _assess_replicas(
-            [*ones], [*ones.values()], "linear", precision, n_series * len(states)
-        )
+        found = _assess_replicas(ones, "linear", precision, n_series * len(states))
         rank = GRADES.index(found.verdict), -float(np.nan_to_num(found.least_independent))
         if worst is None or rank > worst[:2]:
             reasons = (f"of {len(states)} states, {_name(state)} is sampled worst", *found.reasons)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -15,67 +15,97 @@ from paceline.errors import UnsupportedError
 #: Maximum median of the second differences of the difference of a series and its rounded copy,
 #: relative to that of the series. That of two simulations of one forced transition is 0.9 to 2.2,
 #: and that of copies with coordinates rounded to 0.01 Å is up to 0.01 (Rg, RMSD) and 0.25 (SASA).
-MOST_ROUNDING = 0.25
-#: Minimum number of rows that show a rounded copy.
-LEAST_ROWS = 20
+#: The first limit is for the median of all series, the second one for each series.
+MOST_ROUNDING, MOST_OF_ONE = 0.25, 0.7
+#: Minimum number of rows that show a rounded copy, and maximum number of consecutive parts, each of
+#: which must show it: simulations that only start alike are not copies.
+LEAST_ROWS, MOST_PARTS = 20, 4
 #: Approximate number of rows that are compared first, and maximum number of series.
 SOME_ROWS, MOST_COMPARED = 200, 16
 
 
+#: Equality of a replica and its copy: of all values, or within rounding.
+Match = Literal["exact", "rounded"]
+
+
 class ReplicaSeries(NamedTuple):
-    """Series of a replica by title, and their times; None if these are unknown."""
+    """Series of a replica by title, all of one length, and their times; None if unknown."""
 
     series: Mapping[str, np.ndarray]
     times: np.ndarray | None = None
 
     @property
     def n_rows(self) -> int:
-        """Number of rows of the shortest series."""
-        return min(map(len, self.series.values()), default=0)
+        """Number of rows of each series."""
+        return len(next(iter(self.series.values()), ()))
 
 
-def find_copies(replicas: Mapping[str, ReplicaSeries]) -> dict[str, tuple[str, str]]:
+def find_copies(replicas: Mapping[str, ReplicaSeries]) -> dict[str, tuple[str, Match]]:
     """Find replicas that repeat others, whole or in part, exactly or within rounding.
 
-    Returns the name of the original for each copy, and "" or " within rounding". Of two replicas,
-    the longer one is the original, or else the first one.
+    Returns the name of the original for each copy, and how they match. Of two replicas, the longer
+    one is the original, or else the first one. Replicas with other titles are other parts of a
+    system, and not copies.
 
     Examples
     --------
     >>> first, other = np.random.default_rng(1).standard_normal((2, 100))
     >>> series = {"a": first[:80], "b": other, "c": first, "d": other.round(2)}
     >>> find_copies({name: ReplicaSeries({"Rg": one}) for name, one in series.items()})
-    {'d': ('b', ' within rounding'), 'a': ('c', '')}
+    {'d': ('b', 'rounded'), 'a': ('c', 'exact')}
     """
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, tuple[str, Match]] = {}
     originals: list[str] = []
     for name in sorted(replicas, key=lambda one: -replicas[one].n_rows):
         for known in originals:
-            how = _how_equal(replicas[known], replicas[name])
-            if how is not None:
-                found[name] = known, how
+            match = _match(replicas[known], replicas[name])
+            if match is not None:
+                found[name] = known, match
                 break
         else:
             originals.append(name)
     return found
 
 
-def _how_equal(first: ReplicaSeries, second: ReplicaSeries) -> str | None:
-    """Return "" for equal rows, " within rounding" for nearly equal ones, None for others."""
-    titles = [title for title in first.series if title in second.series]
-    titles = titles[:: -(-len(titles) // MOST_COMPARED) or 1]
+def copy_of(original: str, match: Match) -> str:
+    """Describe a copy by its original.
+
+    Examples
+    --------
+    >>> copy_of("a.csv", "rounded")
+    'a copy of a.csv within rounding'
+    """
+    return f"a copy of {original}{' within rounding' if match == 'rounded' else ''}"
+
+
+def left_out_copies(copies: Mapping[str, tuple[str, Match]]) -> list[str]:
+    """Describe copies that are left out of a result.
+
+    Examples
+    --------
+    >>> left_out_copies({"b.csv": ("a.csv", "exact")})
+    ['left out: b.csv (a copy of a.csv)']
+    """
+    return [f"left out: {name} ({copy_of(*known)})" for name, known in copies.items()]
+
+
+def _match(first: ReplicaSeries, second: ReplicaSeries) -> Match | None:
+    """Compare two replicas by some rows of some series first, and then by all rows."""
+    if first.series.keys() != second.series.keys():
+        return None
+    titles = [*first.series][:: -(-len(first.series) // MOST_COMPARED) or 1]
     for rows in _common_rows(first, second):
-        how: str | None = None
+        match: Match | None = None
         for step in dict.fromkeys((max(1, len(rows[0]) // SOME_ROWS), 1)):
             ones, others = (
                 [replica.series[title][row[::step]] for title in titles]
                 for replica, row in zip((first, second), rows, strict=True)
             )
-            how = _how_equal_rows(ones, others)
-            if how is None:
+            match = _match_rows(ones, others)
+            if match is None:
                 break
-        if how is not None:
-            return how
+        if match is not None:
+            return match
     return None
 
 
@@ -92,25 +122,36 @@ def _common_rows(
         yield found
 
 
-def _how_equal_rows(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> str | None:
-    """Compare the rows of series: equal (""), nearly equal (" within rounding"), or None."""
-    n = min(map(len, first), default=0)
-    if n < LEAST_VALUES:
+def _match_rows(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> Match | None:
+    """Compare the rows of series, which have one length."""
+    if not first or len(first[0]) < LEAST_VALUES:
         return None
-    pairs = [*zip(first, second, strict=True)]
     if any(map(_varies, first)) and all(map(_same_values, first, second)):
-        return ""
+        return "exact"
     ratios = []
-    for one, other in pairs:
+    for one, other in zip(first, second, strict=True):
         if {one.dtype.kind, other.dtype.kind} != {"f"}:
             continue  # whole numbers, such as numbers of bonds, differ by 1 or are equal
         known = np.isfinite(one) & np.isfinite(other)
-        one, other = one[known], other[known]
+        ratios += _largest_ratio(one[known], other[known])
+    if not ratios or max(ratios) > MOST_OF_ONE or np.median(ratios) > MOST_ROUNDING:
+        return None
+    return "rounded"
+
+
+def _largest_ratio(one: np.ndarray, other: np.ndarray) -> list[float]:
+    """Return the difference of series relative to their fluctuations, where it is largest.
+
+    It is computed in consecutive parts. The list is empty for few rows, and without fluctuations.
+    """
+    n_parts = min(MOST_PARTS, len(one) // LEAST_ROWS)
+    ratios = []
+    for rows in np.array_split(np.arange(len(one)), n_parts) if n_parts else ():
         # A steady drift, such as a common pull, has no second differences.
-        typical = float(np.median(np.abs(np.diff(one, 2)))) if len(one) >= LEAST_ROWS else 0.0
+        typical = float(np.median(np.abs(np.diff(one[rows], 2))))
         if typical > 0:
-            ratios.append(float(np.median(np.abs(np.diff(one - other, 2)))) / typical)
-    return " within rounding" if ratios and np.median(ratios) <= MOST_ROUNDING else None
+            ratios.append(float(np.median(np.abs(np.diff((one - other)[rows], 2)))) / typical)
+    return [max(ratios)] if ratios else []
 
 
 def _varies(values: np.ndarray) -> bool:
@@ -142,7 +183,9 @@ def content_of(universe: System) -> str:
     return ", ".join(digests) if all(digests) else ""
 
 
-def copies_by_content(replicas: Mapping[str, tuple[str, str, System]]) -> dict[str, str]:
+def copies_by_content(
+    replicas: Mapping[str, tuple[str, str, System]],
+) -> dict[str, tuple[str, Match]]:
     """Return the original of each replica whose trajectory has the content of another one.
 
     Each replica has a group, a text that describes its analyses, and a system. A replica with other
@@ -150,7 +193,7 @@ def copies_by_content(replicas: Mapping[str, tuple[str, str, System]]) -> dict[s
     share a trajectory.
     """
     known: dict[object, str] = {}
-    found = {}
+    found: dict[str, tuple[str, Match]] = {}
     for name, (group, described, universe) in replicas.items():
         # One HDF5 file may contain several replicas, which options choose.
         opened = attribute_of(universe, "opened_with")
@@ -162,7 +205,21 @@ def copies_by_content(replicas: Mapping[str, tuple[str, str, System]]) -> dict[s
                     f"{name} is a copy of {first}, by the content of its trajectory: name each "
                     "trajectory in one group only"
                 )
-            found[name] = first
+            found[name] = first, "exact"
+    return found
+
+
+def copies_by_values(
+    replicas: Mapping[str, tuple[str, Mapping[str, Table | None]]],
+) -> dict[str, tuple[str, Match]]:
+    """Return the original of each replica with equal or nearly equal series in its group.
+
+    Each replica has a group, and the tables of its analyses.
+    """
+    found: dict[str, tuple[str, Match]] = {}
+    for group in dict.fromkeys(group for group, _ in replicas.values()):
+        of_group = {name: tables for name, (of, tables) in replicas.items() if of == group}
+        found |= find_copies({name: series_of(tables) for name, tables in of_group.items()})
     return found
 
 

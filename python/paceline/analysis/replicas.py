@@ -12,7 +12,13 @@ from paceline._util.files import new_file, saved_together
 from paceline._util.machine import software
 from paceline.analysis.battery import COMMON_FILES, TABLES
 from paceline.analysis.needed_transforms import needed_transforms
-from paceline.analysis.replica_copies import copies_by_content, files_of, find_copies, series_of
+from paceline.analysis.replica_copies import (
+    Match,
+    copies_by_content,
+    copies_by_values,
+    copy_of,
+    files_of,
+)
 from paceline.analysis.replica_figures import (
     Profile,
     differences,
@@ -90,9 +96,6 @@ class Replicas:
 
     Attributes
     ----------
-    groups : dict of str to list of Battery
-        The argument `groups`; a run leaves out replicas that are copies of others in their group,
-        with a warning.
     warnings : list of str
         Warnings from opening the files, from the analyses and from their last run; the page shows
         them, too.
@@ -121,10 +124,11 @@ class Replicas:
         for name in groups:
             if Path(name).name != name or name in ("", ".", ".."):
                 raise UnsupportedError(f"group {name!r}: the name is not valid for a folder")
-        self._whole = {name: list(batteries) for name, batteries in groups.items()}
-        self.groups = {name: list(batteries) for name, batteries in groups.items()}
+        # Replicas by number from 1: all, and those that the last run did not leave out.
+        self._whole = {name: dict(enumerate(some, start=1)) for name, some in groups.items()}
+        self._kept = {name: dict(some) for name, some in self._whole.items()}
         self.warnings: list[str] = []
-        self._left_out: list[str] = []
+        self._notes: list[str] = []
         self._verdicts: dict[str, dict[str, dict[str, SeriesVerdict]]] = {}
         for name in self.groups:
             if name in self._shared_files:
@@ -167,6 +171,11 @@ class Replicas:
         )
 
     @property
+    def groups(self) -> dict[str, list["Battery"]]:
+        """Replicas of each group, without those that the last run left out."""
+        return {name: [*some.values()] for name, some in self._kept.items()}
+
+    @property
     def batteries(self) -> list["Battery"]:
         """All replicas, group by group."""
         return list(chain.from_iterable(self.groups.values()))
@@ -181,8 +190,8 @@ class Replicas:
         """All analyses, by group, number of the replica from 1, and name."""
         return {
             (group, k, name): analysis
-            for group, batteries in self.groups.items()
-            for k, battery in enumerate(batteries, start=1)
+            for group, batteries in self._kept.items()
+            for k, battery in batteries.items()
             for name, analysis in battery.analyses.items()
         }
 
@@ -214,14 +223,14 @@ class Replicas:
         """
         if equilibrated and options.get("checkpoint") is not None:
             raise UnsupportedError("equilibrated: two runs follow each other, without a checkpoint")
-        self.groups = {name: list(batteries) for name, batteries in self._whole.items()}
-        self._left_out = []
+        self._kept = {name: dict(batteries) for name, batteries in self._whole.items()}
+        self._notes = []
         named = self._named.items()
-        self._leave_out(
-            copies_by_content({k: (of, one.to_toml(), one.universe) for k, (of, one) in named})
-        )
+        described = {k: (of, one.to_toml(), one.universe) for k, ((of, _), one) in named}
+        self._leave_out(copies_by_content(described))
         self._run(unwrap=unwrap, **options)
-        self._leave_out(self._copies_by_values())
+        named = self._named.items()
+        self._leave_out(copies_by_values({k: (of, _tables_of(one)) for k, ((of, _), one) in named}))
         if equilibrated and (starts := self._equilibrated_frames()):
             for name in ("start", "stop", "step"):
                 options.pop(name, None)  # type: ignore[misc]
@@ -235,7 +244,7 @@ class Replicas:
             one.suit(**options)
         self._verdicts = {}
         of_batteries = chain.from_iterable(one.warnings for one in self.batteries)
-        self.warnings = list(dict.fromkeys([*of_batteries, *self._left_out]))
+        self.warnings = list(dict.fromkeys([*of_batteries, *self._notes]))
         analyses = list(self.analyses.values())
         with kept_warnings(self.warnings):
             given = needed_transforms(
@@ -245,53 +254,45 @@ class Replicas:
             run(analyses, **options)
 
     @property
-    def _named(self) -> dict[str, tuple[str, "Battery"]]:
-        """Group and battery of each replica, by its name with files."""
+    def _named(self) -> dict[str, tuple[tuple[str, int], "Battery"]]:
+        """Group, number and battery of each replica, by its name with files."""
         found = {}
-        for group, batteries in self.groups.items():
-            for k, battery in enumerate(batteries, start=1):
+        for group, batteries in self._kept.items():
+            for k, battery in batteries.items():
                 files = ", ".join(files_of(battery.universe))
-                found[f"replica {k} of {group} ({files or 'in memory'})"] = group, battery
+                found[f"replica {k} of {group} ({files or 'in memory'})"] = (group, k), battery
         return found
 
-    def _copies_by_values(self) -> dict[str, str]:
-        """Return the original of each replica with equal or nearly equal series in its group."""
-        found = {}
-        for group in self.groups:
-            series = {
-                name: series_of(_tables_of(battery))
-                for name, (of, battery) in self._named.items()
-                if of == group
-            }
-            for name, (original, how) in find_copies(series).items():
-                found[name] = f"{original}{how}"
-        return found
-
-    def _leave_out(self, copies: Mapping[str, str]) -> None:
-        """Leave out copies of other replicas, by name and by the name of the original."""
+    def _leave_out(self, copies: Mapping[str, tuple[str, Match]]) -> None:
+        """Leave out copies of other replicas, by name, with the name of the original."""
         named = self._named
-        for name, original in copies.items():
-            group, battery = named[name]
-            self.groups[group].remove(battery)
-            text = f"{name} is a copy of {original}: it is left out, each simulation counts once"
-            self._left_out.append(text)
+        for name, known in copies.items():
+            (group, k), _ = named[name]
+            del self._kept[group][k]
+            why = "it is left out, because each simulation counts once"
+            self._notes.append(f"{name} is {copy_of(*known)}; {why}")
             with kept_warnings(self.warnings):
-                warn(text)
+                warn(self._notes[-1])
 
     def _equilibrated_frames(self) -> dict[int, np.ndarray]:
         """Return the equilibrated frames by the id of the trajectory; empty if these are all."""
-        found: dict[int, np.ndarray] = {}
-        notes = []
+        found: dict[int, tuple[np.ndarray, str, str]] = {}
+        every = {}
         for name, (_, battery) in self._named.items():
             start, why = equilibrated_start(_tables_of(battery), f"{name}: ")
-            frames = next(iter(battery.analyses.values())).frames[start:]
+            frames = next(iter(battery.analyses.values())).frames
             # Replicas may be parts of one system, such as chains, with the same frames.
-            key = id(battery.universe.trajectory)
-            found[key] = min(found.get(key, frames), frames, key=len)
-            if start:
-                notes.append(f"{name}: {start:,} frames are left out: {why}")
-        self._left_out += notes
-        return found if notes else {}
+            every[name] = frames, (key := id(battery.universe.trajectory))
+            if key not in found or len(frames) - start < len(found[key][0]):
+                found[key] = frames[start:], name, why
+        notes = []
+        for name, (frames, key) in every.items():
+            kept, last, why = found[key]
+            if n := len(frames) - len(kept):
+                shared = "" if last == name else f", because it has the trajectory of {last}"
+                notes.append(f"{name}: {n:,} frames are left out{shared}: {why}")
+        self._notes += notes
+        return {key: kept for key, (kept, _, _) in found.items()} if notes else {}
 
     @property
     def timings(self) -> Timings:
@@ -340,7 +341,8 @@ class Replicas:
         if name not in self._verdicts:
             found: dict[str, dict[str, SeriesVerdict]] = {}
             for group, of_group in self.tables(name).items():
-                known = {f"{k}": one for k, one in enumerate(of_group, 1) if one is not None}
+                numbered = zip(self._kept[group], of_group, strict=True)
+                known = {f"{k}": one for k, one in numbered if one is not None}
                 for title, one in verdicts_of_replicas(known).items():
                     found.setdefault(title, {})[group] = one
             self._verdicts[name] = found
@@ -393,7 +395,7 @@ class Replicas:
         own = [
             folder / group / f"{k}" / f"{name}{ending}"
             for group, batteries in self._whole.items()
-            for k, battery in enumerate(batteries, start=1)
+            for k, battery in batteries.items()
             for name, analysis in battery.every.items()
             for ending in (".csv", ".npz", *(f"-{one}.csv" for one in analysis.FURTHER_TABLES))
         ]
@@ -490,8 +492,8 @@ class Replicas:
             One of the files exists, and `overwrite` is False.
         """
         folder, shared = Path(folder), []
-        for group, batteries in self.groups.items():
-            for k, battery in enumerate(batteries, start=1):
+        for group, batteries in self._kept.items():
+            for k, battery in batteries.items():
                 battery.save_tables(folder / group / f"{k}", overwrite=overwrite)
         for summary, table in zip(TABLES, self._summaries(), strict=True):
             if table is not None:
@@ -670,16 +672,16 @@ class Replicas:
         facts: dict[str, object] = {**software()}
         if name:
             facts["analysis"] = name
-        for group, batteries in self.groups.items():
-            for k, battery in enumerate(batteries, start=1):
+        for group, batteries in self._kept.items():
+            for k, battery in batteries.items():
                 one = next(iter(battery.analyses.values()))
                 of_run = one.results.provenance
                 for key, title in OF_FILES.items():
                     if key in of_run:
                         facts[f"{title}{group} {k}"] = of_run[key]
                 of_command = {key: of_run[key] for key in of_run if is_of_command(key)}
-        if self._left_out:
-            facts["warnings"] = "; ".join(self._left_out)
+        if self._notes:
+            facts["warnings"] = "; ".join(self._notes)
         return {**facts, **(of_command or {COMMAND: IN_PYTHON})}
 
 

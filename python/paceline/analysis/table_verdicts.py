@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.analysis.convergence import MOST_R_HAT, convergence, latest_start
+from paceline.analysis.convergence import MOST_R_HAT, assess, convergence, latest_start
 from paceline.analysis.series_verdict import DRIFTING, NOT_SHOWN, SAMPLED, Convergence, Kind
 from paceline.analysis.system_text import time_text
 from paceline.analysis.table import Table, name_and_unit
@@ -250,20 +250,22 @@ def replica_verdict(
     precision: float | None = None,
     n_series: int = 1,
 ) -> SeriesVerdict:
-    """Assess a series between replicas, whose tables are given by their names.
+    """Assess a series between different replicas, whose tables are given by their names.
 
-    Raises `ValueError` if the times of a table decrease.
+    Copies are not looked for, since a single series may be equal in different replicas. Raises
+    `ValueError` if the times of a table decrease.
     """
     first = next(iter(tables.values()))
     kind = kind or kind_of_series(first, title)
     values = [np.asarray(one.columns[title]) for one in tables.values()]
-    found = convergence(
+    found = assess(
         np.concatenate(values),
         np.concatenate([np.asarray(t.columns[t.abscissa], float) for t in tables.values()]),
         np.repeat([*tables], [len(one) for one in values]),
         kind,
-        precision=precision,
-        n_series=n_series,
+        precision,
+        n_series,
+        leave_out=False,
     )
     return SeriesVerdict(title, found, first.abscissa, kind, first.y_label)
 

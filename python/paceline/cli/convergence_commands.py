@@ -265,7 +265,7 @@ def _of_replicas(
     notes: "Mapping[Path, Sequence[str]]",
 ) -> "dict[str, SeriesVerdict]":
     """Assess each series over all tables, which have the same columns."""
-    from paceline.analysis.replica_copies import find_copies, series_of
+    from paceline.analysis.replica_copies import find_copies, left_out_copies, series_of
     from paceline.analysis.table import name_and_unit
     from paceline.analysis.table_verdicts import replica_verdict
 
@@ -278,7 +278,7 @@ def _of_replicas(
     for path, whole in tables.items():
         series[str(path)] = {f"{k}": one for k, one in enumerate(whole.panels or [whole])}
     copies = find_copies({name: series_of(of_one) for name, of_one in series.items()})
-    further = [f"left out: {name} (a copy of {one}{how})" for name, (one, how) in copies.items()]
+    further = left_out_copies(copies)
     further += dict.fromkeys(chain.from_iterable(notes.values()))
     for title in titles:
         holders = [panel for panel in panels if title in panel.y]
