@@ -704,6 +704,14 @@ class TestTheCommand:
         assert out.count(f"left out: {other} (a copy of {tables[0]}") == 1
         assert "one replica only" in out
 
+    @pytest.mark.parametrize("title", ["T", "T (K)", "tps", "t (ps", "t[ns)", "temperature"])
+    def test_other_columns_are_not_taken_as_the_time(self, title, tmp_path, capsys):
+        path = tmp_path / "a.csv"
+        rows = "".join(f"{300 + k},{value}\n" for k, value in enumerate(autoregressive(3)))
+        path.write_text(f"{title},Rg\n{rows}", encoding="utf-8")
+        self.run(str(path), status=2)
+        assert "expected time series" in capsys.readouterr().err
+
     def test_replicas_with_times_in_other_units(self, tables, tmp_path, capsys):
         text = Path(tables[0]).read_text(encoding="utf-8").replace("time (ps)", "time (ns)")
         (tmp_path / "ns.csv").write_text(text, encoding="utf-8")

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from paceline.analysis.table import Table
     from paceline.analysis.table_verdicts import SeriesVerdict
 
+_UNIT = r"(?i:fs|ps|ns|us|µs|ms)"
 #: Titles of times and frames in tables of other programs, such as "t (ps)", "#Frame", "time[ns]".
+#: "T" is usually a temperature.
 _OTHER_TITLE = re.compile(
-    r"#?\s*(?:(?P<frame>frame)s?|(?:simulation )?(?:time|t))\s*"
-    r"[\[(/_]?\s*(?P<unit>fs|ps|ns|us|µs|ms)?\s*[\])]?",
-    re.IGNORECASE,
+    r"#?\s*(?:(?P<frame>(?i:frames?))|(?i:(?:simulation )?time)|t)"
+    rf"(?:\s*(?:\[\s*(?P<square>{_UNIT})?\s*\]|\(\s*(?P<round>{_UNIT})?\s*\))"
+    rf"|(?:\s*[/_]\s*|\s+)(?P<plain>{_UNIT}))?\s*"
 )
 
 EXAMPLES = """\
@@ -156,7 +158,8 @@ def with_times(saved: "SavedTable") -> "tuple[SavedTable, list[str]]":
         if (known := _OTHER_TITLE.fullmatch(title)) is None:
             continue
         usual = "frame" if known["frame"] else "time"
-        usual += f" ({known['unit'].lower()})" if known["unit"] else ""
+        unit = known["square"] or known["round"] or known["plain"]
+        usual += f" ({unit.lower()})" if unit else ""
         arrays = {usual if one == title else one: arrays[one] for one in arrays}
         return replace(saved, arrays=arrays), [f"column {title!r} is taken as {usual}"]
     return saved, []
