@@ -12,6 +12,7 @@ from scipy.stats import false_discovery_control, ttest_ind
 
 import paceline
 from paceline.analysis.battery import Battery
+from paceline.analysis.charts import charts_of_replicas
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.replica_copies import ReplicaSeries, find_copies
 from paceline.analysis.replica_figures import Profile, align, line_ends
@@ -184,11 +185,11 @@ def test_replicas_keep_their_numbers_without_copies(tmp_path):
     copy.add_TopologyAttr("masses", [1.0, 1.0])
     copy.load_new(np.array([ts.positions for ts in first.trajectory]), dt=2)
     universes = [first, copy, other, decays]
-    asked = {"gyration": {"select": "all"}}
+    asked = {"gyration": {"select": "all"}, "rmsf": {"select": "all"}}
     replicas = Replicas({"g": [Battery(asked, one) for one in universes]})
     with pytest.warns(PacelineWarning, match=r"replica 2 of g .* is a copy of replica 1 of g"):
         replicas.run(equilibrated=True)
-    assert [k for _, k, _ in replicas.analyses] == [1, 3, 4]
+    assert [k for _, k, name in replicas.analyses if name == "rmsf"] == [1, 3, 4]
     (note,) = [one for one in replicas.warnings if "frames are left out" in one]
     assert note.startswith("replica 4 of g (in memory): ")
     replicas.save(tmp_path / "o")
@@ -196,6 +197,13 @@ def test_replicas_keep_their_numbers_without_copies(tmp_path):
     assert folders == {"1", "3", "4"}
     rows = pd.read_csv(tmp_path / "o" / "replicas.csv", comment="#")
     assert rows["replica"].tolist() == [1, 3, 4]
+    columns = pd.read_csv(tmp_path / "o" / "rmsf-profile.csv", comment="#").columns
+    assert [f"RMSF, g {k} (Å)" in columns for k in (1, 2, 3, 4)] == [True, False, True, True]
+    texts = replicas.figures("gyration")[""].axes[0].get_legend().get_texts()
+    labels = [one.get_text() for one in texts if one.get_text().startswith("g ")]
+    assert labels == ["g 1", "g 3", "g 4"]
+    curves = charts_of_replicas(replicas.tables("gyration"), replicas.numbers)[0].curves
+    assert [one.name for one in curves] == ["g 1", "g 3", "g 4"]
     assert "# fingerprint of g 4: " in (tmp_path / "o" / "means.csv").read_text("utf-8")
     replicas = Replicas({"g": [Battery(asked, one) for one in universes]})
     with pytest.warns(PacelineWarning, match="is a copy of"):
@@ -605,16 +613,17 @@ def test_the_page_names_residues_that_differ():
         np.zeros(40, dtype=np.int64),
         {"RMSF (Å)": {"wt": wild_type, "mutant": mutant}},
         "RMSF (Å)",
+        {},
     )
     [(title, text)] = lines_of_profile(profile)
     assert title == "RMSF, mutant - wt, along residue"
     assert text.startswith("2 of 40 differ, and at most 5 % of them are expected to be false: ")
     assert "residue 7 and 8 (" in text
     same = Profile(
-        profile.keys, profile.chains, {"RMSF (Å)": {"wt": wild_type, "b": wild_type}}, ""
+        profile.keys, profile.chains, {"RMSF (Å)": {"wt": wild_type, "b": wild_type}}, "", {}
     )
     assert next(lines_of_profile(same))[1].startswith("none of 40 differs")
     single = Profile(
-        profile.keys, profile.chains, {"RMSF (Å)": {"wt": wild_type[:1], "b": mutant}}, ""
+        profile.keys, profile.chains, {"RMSF (Å)": {"wt": wild_type[:1], "b": mutant}}, "", {}
     )
     assert [*lines_of_profile(single)] == []

@@ -338,7 +338,7 @@ def test_a_single_group_has_colours_of_replicas_and_no_name_in_its_means(tmp_pat
 def test_most_frequent_things_of_replicas_are_a_map():
     first = fractions_of_frames("residues", ["A", "B"], {}, np.array([8, 1]), 10)
     second = fractions_of_frames("residues", ["C", "A"], {}, np.array([9, 2]), 10)
-    axes, *_ = draw_frequent({"g": [first, second]}, 4.0).axes
+    axes, *_ = draw_frequent({"g 1": first, "g 2": second}, 4.0).axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["A", "C", "B"]
     np.testing.assert_allclose(
         axes.collections[0].get_array(), [[0.8, 0.2], [0, 0.9], [0.1, 0]], atol=1e-12

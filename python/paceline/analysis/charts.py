@@ -62,7 +62,9 @@ def charts_of(table: Table, time_unit: str | None = None, *, is_live: bool = Fal
 
 
 def charts_of_replicas(
-    tables: Mapping[str, Sequence[Table | None]], time_unit: str | None = None
+    tables: Mapping[str, Sequence[Table | None]],
+    numbers: Mapping[str, Sequence[int]],
+    time_unit: str | None = None,
 ) -> list[Chart]:
     """Make one chart per series, with a curve for each replica in the colour of its group."""
     known = [table for of_group in tables.values() for table in of_group if table is not None]
@@ -78,7 +80,7 @@ def charts_of_replicas(
                 number if len(tables) > 1 else k - 1,
             )
             for number, (group, of_group) in enumerate(tables.items())
-            for k, table in enumerate(of_group, start=1)
+            for k, table in zip(numbers[group], of_group, strict=True)
             if table is not None and title in table.columns
         ]
         chart = Chart(known[0].abscissa, title, _with_times(curves))

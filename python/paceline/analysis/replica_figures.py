@@ -61,12 +61,15 @@ class Profile:
         Values by title and group; NaN if a replica lacks a row.
     label : str
         Label of the y axis.
+    numbers : dict of str to list of int
+        Numbers of the replicas of each group, as in titles of columns.
     """
 
     keys: Mapping[str, np.ndarray]
     chains: np.ndarray
     values: Mapping[str, Mapping[str, np.ndarray]]
     label: str
+    numbers: Mapping[str, Sequence[int]]
 
     def means(self, title: str) -> dict[str, ReplicaMean]:
         """Return the mean of each group, shape (n_rows,); NaN if any replica has no value.
@@ -96,7 +99,7 @@ class Profile:
                 bands[add_to_title(title, f"mean of {group}")] = add_to_title(
                     title, f"{group}, 95 % interval"
                 )
-                for k, values in enumerate(of_groups[group], start=1):
+                for k, values in zip(self.numbers[group], of_groups[group], strict=True):
                     columns[add_to_title(title, f"{group} {k}")] = values
             for group, difference in differences(means).items():
                 columns[add_to_title(title, group)] = difference.difference
@@ -131,11 +134,14 @@ def profile_of(table: Table | None) -> Table | None:
 
 
 def profile_of_replicas(
-    of_groups: Mapping[str, Sequence[Table | None]], same_atoms: Callable[[], bool]
+    of_groups: Mapping[str, Sequence[Table | None]],
+    numbers: Mapping[str, Sequence[int]],
+    same_atoms: Callable[[], bool],
 ) -> Profile | None:
     """Align the profiles in the tables of replicas, by group; None if there are none.
 
-    `same_atoms` is called to find out whether indices of atoms can be compared.
+    `numbers` are those of the replicas. `same_atoms` is called to find out whether indices of atoms
+    can be compared.
     """
     tables = {
         (group, k): found
@@ -164,7 +170,7 @@ def profile_of_replicas(
                     column = np.asarray(tables[group, k].columns[title], dtype=float)
                     columns[k] = np.where(taken >= 0, column[taken], np.nan)
             values[title][group] = columns
-    return Profile(keys, chains, values, first.y_label)
+    return Profile(keys, chains, values, first.y_label, numbers)
 
 
 def align(
@@ -257,6 +263,7 @@ def draw_series(
     width: float,
     options: FigureOptions,
     *,
+    numbers: Mapping[str, Sequence[int]],
     verdicts: Mapping[str, Mapping[str, SeriesVerdict]],
 ) -> "Figure":
     """Draw all replicas against time, and to the right means of replicas and of groups.
@@ -276,7 +283,7 @@ def draw_series(
             label: str | None = f"{group}, {with_minus(mean.short)}" if options.stats else group
             label = label if note == SAMPLED else f"{label}, {note}"
             heading = label if len(tables) == 1 else None
-            for k, table in enumerate(of_group):
+            for k, table in zip(numbers[group], of_group, strict=True):
                 if table is None or title not in table.columns:
                     continue
                 abscissa = table.abscissa
@@ -285,7 +292,7 @@ def draw_series(
                 if len(x) >= MANY_POINTS:
                     values = running_mean(values, len(x) // WINDOWS | 1)
                 if heading is not None:  # with a single group, each replica has its own colour
-                    label, colour = f"{group} {k + 1}", f"C{k % 10}"
+                    label, colour = f"{group} {k}", f"C{(k - 1) % 10}"
                 ax.plot(x, values, color=colour, linewidth=0.7, alpha=0.8, label=label)
                 label = None
                 ax.set_xlabel(x_label)
@@ -357,11 +364,10 @@ def draw_maps(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure | 
     return figure
 
 
-def draw_frequent(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure | None":
+def draw_frequent(replicas: Mapping[str, Table], width: float) -> "Figure | None":
     """Draw the fractions of frames of the most frequent items for each replica."""
     from matplotlib.figure import Figure
 
-    replicas = {f"{group} {k}": one for group, of in tables.items() for k, one in enumerate(of, 1)}
     first = next(iter(replicas.values()))
     (title,) = first.y
     found = {

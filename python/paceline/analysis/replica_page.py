@@ -64,6 +64,10 @@ class ShownReplicas(Protocol):
         """Batteries of each group."""
 
     @property
+    def numbers(self) -> Mapping[str, Sequence[int]]:
+        """Numbers of the replicas of each group."""
+
+    @property
     def batteries(self) -> Sequence[ShownBattery]:
         """All replicas."""
 
@@ -229,7 +233,7 @@ def _section(
     described = next(one.described for one in replicas.batteries if name in one.analyses)
     given = [f"{key} = {value}" for key, value in described[name].items() if key != "analysis"]
     profile = replicas.profile(name)
-    charts = {"": charts_of_replicas(replicas.tables(name), options.time_unit)}
+    charts = {"": charts_of_replicas(replicas.tables(name), replicas.numbers, options.time_unit)}
     charts["-frequent"] = []
     charts["-profile"] = [] if profile is None else charts_of_profile(profile)
     with styled(STYLE, options.style):

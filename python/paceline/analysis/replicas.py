@@ -43,11 +43,7 @@ from paceline.analysis.table_verdicts import (
     equilibrated_start,
     verdicts_of_replicas,
 )
-from paceline.analysis.uncertainty import (
-    GroupDifference,
-    ReplicaMean,
-    mean_of_replicas,
-)
+from paceline.analysis.uncertainty import GroupDifference, ReplicaMean, mean_of_replicas
 from paceline.contract.atoms import attribute_of
 from paceline.contract.figure_options import FigureOptions
 from paceline.errors import UnsupportedError, kept_warnings, warn
@@ -174,6 +170,11 @@ class Replicas:
     def groups(self) -> dict[str, list["Battery"]]:
         """Replicas of each group, without those that the last run left out."""
         return {name: [*some.values()] for name, some in self._kept.items()}
+
+    @property
+    def numbers(self) -> dict[str, list[int]]:
+        """Numbers of these replicas from 1, among all replicas of each group."""
+        return {name: [*some] for name, some in self._kept.items()}
 
     @property
     def batteries(self) -> list["Battery"]:
@@ -341,7 +342,7 @@ class Replicas:
         if name not in self._verdicts:
             found: dict[str, dict[str, SeriesVerdict]] = {}
             for group, of_group in self.tables(name).items():
-                numbered = zip(self._kept[group], of_group, strict=True)
+                numbered = zip(self.numbers[group], of_group, strict=True)
                 known = {f"{k}": one for k, one in numbered if one is not None}
                 for title, one in verdicts_of_replicas(known).items():
                     found.setdefault(title, {})[group] = one
@@ -361,7 +362,7 @@ class Replicas:
         Profile or None
             Profile; None if the analysis has no profile, or replicas have no common x values.
         """
-        return profile_of_replicas(self.tables(name), same_atoms=lambda: self._same_atoms)
+        return profile_of_replicas(self.tables(name), self.numbers, lambda: self._same_atoms)
 
     def remarks(self, name: str) -> list[str]:
         """Describe results that cannot be compared, and results that are not converged.
@@ -562,14 +563,14 @@ class Replicas:
         known = [one for one in chain.from_iterable(tables.values()) if one is not None]
         if not known:
             return found
-        of_groups = {group: [*filter(None, of)] for group, of in tables.items()}
-        of_groups = {group: of for group, of in of_groups.items() if of}
+        of_groups = {key: some for key, of in tables.items() if (some := [*filter(None, of)])}
         if known[0].is_series and not known[0].no_mean:
             found[""] = draw_series(
                 tables,
                 self.means[name],
                 width,
                 options or FigureOptions(),
+                numbers=self.numbers,
                 verdicts=self.verdicts(name),
             )
         elif known[0].drawn is not None and known[0].drawn.points:
@@ -584,14 +585,13 @@ class Replicas:
             found["-profile"] = draw_profile(profile, width)
         return found
 
-    def _frequent(self, name: str) -> dict[str, list[Table]]:
-        """Tables of the fractions of frames of an analysis's frequent items, by group."""
-        found: dict[str, list[Table]] = {}
-        for group, batteries in self.groups.items():
-            for one in (battery.analyses.get(name) for battery in batteries):
-                if one is not None and "frequent" in one.FURTHER_TABLES:
-                    found.setdefault(group, []).append(one.further_tables()["frequent"])
-        return found
+    def _frequent(self, name: str) -> dict[str, Table]:
+        """Tables of the fractions of frames of an analysis's frequent items, by replica."""
+        return {
+            f"{group} {k}": one.further_tables()["frequent"]
+            for (group, k, own), one in self.analyses.items()
+            if own == name and "frequent" in one.FURTHER_TABLES
+        }
 
     @property
     def _same_atoms(self) -> bool:
