@@ -172,8 +172,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         try:
             super().__init__(topology, *coordinates, **kwargs)
         except ValueError:
-            if not kwargs.get("topology_format"):
-                _check_format(topology, get_parser_for, "topology")
+            if is_name(topology) and not kwargs.get("topology_format"):
+                _check_format(named, get_parser_for, "topology")
             raise
         if bases := attribute_of(self, "_class_bases"):
             # Methods of this class come before those of MDAnalysis's groups.

@@ -48,7 +48,7 @@ class HangCheck:
 
 
 #: Executors that are ended before this process waits for its children.
-_ended_early: weakref.WeakSet[Any] = weakref.WeakSet()
+_ended_early: weakref.WeakSet[object] = weakref.WeakSet()
 
 
 def kill_at_exit(executor: Any) -> None:
@@ -62,8 +62,8 @@ def kill_at_exit(executor: Any) -> None:
 
 
 def _end_early() -> None:
-    for executor in list(_ended_early):
-        end_pool(executor)
+    while _ended_early:
+        end_pool(_ended_early.pop())
 
 
 def end_pool(executor: Any) -> None:
