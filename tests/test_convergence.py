@@ -722,8 +722,9 @@ class TestTheCommand:
         self.run(*tables, "--plot", str(tmp_path / "all.png"), status=2)
         assert "figure of several tables shows one unit" in capsys.readouterr().err
         assert not (tmp_path / "all.png").exists()
-        self.run(*tables, "--y", "Rg", "--plot", str(tmp_path / "rg.png"))
-        assert (tmp_path / "rg.png").exists()
+        self.run(*tables, "--y", "Rg", "--plot", str(tmp_path / "rg.svg"))
+        drawn = (tmp_path / "rg.svg").read_text(encoding="utf-8")
+        assert [one for one in tables if f"{Path(one).stem}, mean" not in drawn] == []
 
     def test_states_are_numbers_or_names(self, tmp_path, capsys):
         path = tmp_path / "states.csv"

@@ -17,6 +17,7 @@ from paceline.cli.options import (
     add_json_argument,
     add_table_arguments,
     figure_options,
+    label_tables,
     print_json,
 )
 from paceline.cli.parser import CommandParser, Commands
@@ -127,6 +128,7 @@ def run_convergence(args: argparse.Namespace) -> None:
         if answer:
             say(answer)
     if args.plot is not None:
+        label_tables(options, [*tables])
         save_figure([*tables.values()], args.plot, options, overwrite=args.overwrite)
         say(f"wrote {args.plot}")
 

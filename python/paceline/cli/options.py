@@ -358,6 +358,12 @@ def figure_options(args: argparse.Namespace, *figures: Path | None) -> FigureOpt
     return options
 
 
+def label_tables(options: FigureOptions, paths: Sequence[Path]) -> None:
+    """Label several tables of one figure by their files, apart from those with given labels."""
+    if len(paths) > 1:
+        options.label = (*options.label, *(path.stem for path in paths[len(options.label) :]))
+
+
 def add_checkpoint_argument(parser: CommandParser) -> None:
     """Add the option for a checkpoint, and those for a trajectory that grows."""
     parser.section("workers").add_argument(

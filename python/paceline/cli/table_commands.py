@@ -12,6 +12,7 @@ from paceline.cli.options import (
     add_output_arguments,
     add_table_arguments,
     figure_options,
+    label_tables,
     positive,
     print_json,
 )
@@ -67,9 +68,7 @@ def run_plot(args: argparse.Namespace) -> None:
     check_figure_ending(args.plot, style=options.style)
     check_output(args.plot, overwrite=args.overwrite)
     tables = [read_saved(path).table(args.y or ()) for path in args.tables]
-    if len(tables) > 1:
-        names = [*options.label, *(path.stem for path in args.tables[len(options.label) :])]
-        options.label = tuple(names)
+    label_tables(options, args.tables)
     save_figure(tables, args.plot, options, overwrite=args.overwrite)
     say(f"wrote {args.plot}")
     if args.json:
