@@ -395,9 +395,16 @@ class _SurveyRun:
     def _compute(self, workers: Backend, items: Sequence[SurveyItem], bar: Progress) -> None:
         sizes = [_size_of(item.entry, self._settings) for item in items]
         is_local = workers.reads_files_of_caller or workers.name == "serial"
-        pairs = list(zip(items, sizes, strict=True))
-        large = [item for item, size in pairs if size > LARGE and is_local]
-        small = [(item, size) for item, size in pairs if size <= LARGE or not is_local]
+        # Starting a worker takes a second, most of it to import MDAnalysis. A trajectory that failed
+        # may have killed its worker.
+        alone = len(items) == 1 and not items[0].has_failed
+        here: list[SurveyItem] = []
+        small: list[tuple[SurveyItem, int]] = []
+        for item, size in zip(items, sizes, strict=True):
+            if is_local and (alone or size > LARGE):
+                here.append(item)
+            else:
+                small.append((item, size))
         tasks = _batches(small, min(TASK_SYSTEMS, len(small) // (TASKS * workers.n_workers)))
         while True:
             try:
@@ -405,7 +412,7 @@ class _SurveyRun:
                 break
             except WorkerError as error:
                 tasks = self._after_loss(tasks, f"{error}", bar)
-        for item in large:
+        for item in here:
             record = encode([analyse(item, self._settings, "threads")])
             self._add(record, bar)
 

@@ -118,6 +118,11 @@ class SurveyItem(NamedTuple):
     entry: SurveyEntry
     key: str = ""
 
+    @property
+    def has_failed(self) -> bool:
+        """True if an earlier run ended with an error that may pass, such as a killed worker."""
+        return self.key.endswith("-")
+
 
 class SurveyWork:
     """Function of a worker: analyse some trajectories, and return their encoded results."""
