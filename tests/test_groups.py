@@ -27,7 +27,7 @@ from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.rdf import InterRDF
-from paceline.analysis.updating import follow
+from paceline.analysis.updating_groups import follow
 from paceline.contract.catalogue import catalogue
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 

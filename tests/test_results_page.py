@@ -17,7 +17,13 @@ from paceline.analysis.replica_figures import draw_frequent
 from paceline.analysis.replicas import Replicas
 from paceline.analysis.system_text import describe_span, describe_system
 from paceline.analysis.table import Table, fractions_of_frames
-from paceline.performance.chart import MOST_POINTS, Chart, Curve, extreme_rows, script_json
+from paceline.performance.interactive_chart import (
+    MOST_POINTS,
+    Chart,
+    Curve,
+    extreme_rows,
+    script_json,
+)
 
 #: Elements without an end tag.
 VOID = {"meta", "br", "hr", "img", "image", "use", "path", "rect", "circle", "line"}

@@ -385,7 +385,7 @@ def _threads_block_each_other(one: SampleTimes, two: SampleTimes) -> bool:
 def _time_of_mdanalysis(file: TrajectoryFile, some: SampleFrames) -> float | None:
     """Measure the time in which MDAnalysis's own reader reads a frame, s; None if it cannot."""
     # Workers of other analyses need no MDAnalysis.
-    from paceline.mdanalysis.own_reader import time_of_own_reader
+    from paceline.mdanalysis.mdanalysis_reader_times import time_of_own_reader
 
     count = len(some.values.frames)
     if file.format == "H5MD":

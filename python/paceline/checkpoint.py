@@ -26,9 +26,9 @@ from paceline._util.files import check_output
 from paceline._util.journal import Journal
 from paceline._util.signals import Stopping, resume_advice
 from paceline.contract.analysis import Analysis
-from paceline.contract.atoms import attribute_of
 from paceline.contract.plan import Plan
 from paceline.contract.run_info import RUN_ATTRIBUTES
+from paceline.contract.system_interface import attribute_of
 from paceline.engine.collect import Cursor, Record, RecordRange, RowRange
 from paceline.engine.parts import PartsRun
 from paceline.engine.passes import FramePass

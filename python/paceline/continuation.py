@@ -23,9 +23,9 @@ from paceline._util.files import check_output, is_stream
 from paceline._util.leftovers import ScratchFolder
 from paceline.checkpoint import Fact, check_resumable, facts, with_pickled_nodes
 from paceline.contract.analysis import Analysis, is_updated
-from paceline.contract.atoms import Frames, System, attribute_of
 from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.contract.plan import LeafBoundaries, choose_frames
+from paceline.contract.system_interface import Frames, System, attribute_of
 from paceline.engine.collect import Cursor, Record, RecordRange, RowRange
 from paceline.engine.parts import PartsRun
 from paceline.engine.passes import FramePass

@@ -9,7 +9,7 @@ import numpy as np
 
 from paceline.continuation import GrownRun
 from paceline.contract.analysis import Analysis
-from paceline.contract.atoms import Atoms, Frames
+from paceline.contract.system_interface import Atoms, Frames
 from paceline.contract.transform_interface import Transform
 from paceline.performance.number_format import many
 from paceline.runner import ListedAnalyses, Work, follow

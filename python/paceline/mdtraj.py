@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline.block import Block
-from paceline.contract.atoms import Atoms, attribute_of
 from paceline.contract.source import TimeAxis
+from paceline.contract.system_interface import Atoms, attribute_of
 from paceline.errors import AtomCountError, UnsupportedError
 from paceline.hdf5.trajectory import is_hdf5
 from paceline.trajectory.chain import Chain

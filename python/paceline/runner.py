@@ -27,8 +27,8 @@ from paceline.backends.base import Backend, CollectiveRun
 from paceline.block import are_placeholders
 from paceline.checkpoint import Checkpoint
 from paceline.contract.analysis import Analysis, is_updated, record_of, set_record
-from paceline.contract.atoms import Atoms, Frames, System, attribute_of
 from paceline.contract.plan import choose_frames
+from paceline.contract.system_interface import Atoms, Frames, System, attribute_of
 from paceline.contract.transform_interface import Transform
 from paceline.engine.parts import PartsRun
 from paceline.engine.passes import FramePass, first_pass

@@ -18,8 +18,8 @@ from MDAnalysis.core.groups import AtomGroup
 from paceline import _core
 from paceline._util.choices import MARTINI_WATERS
 from paceline._util.files import check_no_url, is_address, is_stream
-from paceline.contract.atoms import attribute_of
 from paceline.contract.loaded_atoms import LoadedAtoms
+from paceline.contract.system_interface import attribute_of
 from paceline.errors import (
     AtomCountError,
     DamagedFileError,

@@ -60,5 +60,5 @@ fn number_of(what: &str, n: i32) -> Result<Option<usize>, paceline_snapshot::Fai
 /// Identify this rank's node. If its name is unknown, all ranks count as ranks of one node, which
 /// only affects speed.
 fn node() -> u64 {
-    xxhash_rust::xxh3::xxh3_64(&paceline_formats::system::host_name())
+    xxhash_rust::xxh3::xxh3_64(&paceline_formats::os_calls::host_name())
 }

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char};
 use std::path::PathBuf;
 
-use paceline_formats::system::path_of_bytes;
+use paceline_formats::os_calls::path_of_bytes;
 use paceline_snapshot::Failure;
 
 use crate::errors::argument;

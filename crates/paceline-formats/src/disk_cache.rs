@@ -18,8 +18,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::error::{Error, Result};
 use crate::fingerprint::{Fingerprint, VerifiedSource};
+use crate::os_calls;
 use crate::source::{Access, Requests, Source, Traffic};
-use crate::system;
 
 /// Size of a block, bytes. Smaller blocks need more calls to a remote file system. The tests of
 /// this crate use them, to be fast.
@@ -69,14 +69,14 @@ impl DiskCache {
     /// [`Error::Io`] if the folder cannot be created, belongs to another user, or is a link.
     pub fn prepare(&self) -> Result<PathBuf> {
         let fail = |path: &Path, why| Error::io(path, "cannot keep a cache there", why);
-        let own = self.folder.join(format!("{FOLDER}-{}", system::user()));
+        let own = self.folder.join(format!("{FOLDER}-{}", os_calls::user()));
         std::fs::create_dir_all(&self.folder).map_err(|why| fail(&self.folder, why))?;
-        match system::create_private_folder(&own) {
+        match os_calls::create_private_folder(&own) {
             Err(why) if why.kind() != io::ErrorKind::AlreadyExists => return Err(fail(&own, why)),
             _ => {}
         }
         let metadata = own.symlink_metadata().map_err(|why| fail(&own, why))?;
-        let refused = match (metadata.is_dir(), system::is_own(&metadata)) {
+        let refused = match (metadata.is_dir(), os_calls::is_own(&metadata)) {
             (false, _) => "expected a folder, found a link or file",
             (true, false) => "the folder belongs to another user",
             (true, true) => return Ok(own),
@@ -116,7 +116,7 @@ fn read_table(path: Option<&Path>, size: u64) -> Vec<bool> {
     let mut table = vec![0; (size.div_ceil(BLOCK) * ENTRY) as usize];
     if let Some(Ok(file)) = path.map(File::open) {
         let mut done = 0;
-        while let Ok(n @ 1..) = system::read_at(&file, &mut table[done..], done as u64) {
+        while let Ok(n @ 1..) = os_calls::read_at(&file, &mut table[done..], done as u64) {
             done += n;
         }
     }
@@ -190,7 +190,7 @@ fn others(folder: &Path, own: &str) -> io::Result<Vec<Used>> {
         if entry.file_name() != own {
             found.push(Used {
                 path: entry.path(),
-                bytes: system::allocated(&metadata),
+                bytes: os_calls::allocated(&metadata),
                 at: metadata.modified()?,
             });
         }
@@ -268,9 +268,9 @@ impl<S: Source> CachedSource<S> {
     }
 
     fn open_file(&mut self, path: &Path, limit: Option<u64>) -> io::Result<()> {
-        let file = system::open_private(path)?;
+        let file = os_calls::open_private(path)?;
         file.set_times(FileTimes::new().set_modified(SystemTime::now()))?;
-        let own = system::allocated(&file.metadata()?);
+        let own = os_calls::allocated(&file.metadata()?);
         self.file = Some(file);
         let listed = Listed::of(&self.folder)?;
         let mut others = listed.bytes;
@@ -284,7 +284,7 @@ impl<S: Source> CachedSource<S> {
         self.others.store(others, Ordering::Relaxed);
         self.limit = match limit {
             Some(limit) => limit,
-            None => (system::available(&self.folder)?.saturating_add(own + others)) / 2,
+            None => (os_calls::available(&self.folder)?.saturating_add(own + others)) / 2,
         };
         Ok(())
     }
@@ -355,8 +355,8 @@ impl<S: Source> CachedSource<S> {
             Err(why) => return self.stop(&why.to_string()),
         }
         let entry = self.hash(number, block).to_le_bytes();
-        let written = system::write_all_at(file, block, self.place(number))
-            .and_then(|()| system::write_all_at(file, &entry, number * ENTRY));
+        let written = os_calls::write_all_at(file, block, self.place(number))
+            .and_then(|()| os_calls::write_all_at(file, &entry, number * ENTRY));
         if let Err(why) = written {
             self.stop(&why.to_string());
         }
@@ -366,10 +366,10 @@ impl<S: Source> CachedSource<S> {
     /// within the limit. Return false if that is impossible.
     fn make_room(&self, file: &File, needed: u64) -> io::Result<bool> {
         let metadata = file.metadata()?;
-        if system::is_removed(&metadata) {
+        if os_calls::is_removed(&metadata) {
             self.stopped.store(true, Ordering::Relaxed);
         }
-        let own = system::allocated(&metadata);
+        let own = os_calls::allocated(&metadata);
         let fits = |others| own + others + needed <= self.limit;
         let n_stored = self.n_stored.fetch_add(1, Ordering::Relaxed);
         let counted = self.others.load(Ordering::Relaxed);
@@ -436,7 +436,7 @@ impl<S: Source> CachedSource<S> {
 fn read_all(file: &File, offset: u64, buffer: &mut [u8]) -> bool {
     let mut done = 0;
     while done < buffer.len() {
-        match system::read_at(file, &mut buffer[done..], offset + done as u64) {
+        match os_calls::read_at(file, &mut buffer[done..], offset + done as u64) {
             Ok(n @ 1..) => done += n,
             Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
             _ => return false,
@@ -492,7 +492,7 @@ impl<S: Source> Source for CachedSource<S> {
             let len = last * BLOCK + self.len(last) as u64 - first * BLOCK;
             match &self.file {
                 Some(file) if self.holds(first) => {
-                    system::will_need(file, self.place(first), len);
+                    os_calls::will_need(file, self.place(first), len);
                 }
                 _ => self.inner.will_need(first * BLOCK, len),
             }

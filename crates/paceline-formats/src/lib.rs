@@ -41,11 +41,11 @@ pub mod hdf5_chunks;
 pub mod index;
 pub mod lammps;
 pub mod netcdf3;
+#[doc(hidden)] // Public for paceline-snapshot, which also writes at offsets.
+pub mod os_calls;
 pub mod reader;
 pub mod registry;
 pub mod source;
-#[doc(hidden)] // Public for paceline-snapshot, which also writes at offsets.
-pub mod system;
 mod text_lines;
 pub mod trajectory;
 pub mod trr;

@@ -3,7 +3,7 @@
 use super::cell::square;
 use super::nearest_images::Images;
 use super::row_kernel::{Frames, RowKernel};
-use super::transform::{self, Refused};
+use super::transform_interface::{self, Refused};
 use super::{Columns, check_len};
 use crate::instructions::by_widest;
 use paceline_base::error::{Error, Result};
@@ -230,7 +230,7 @@ impl CenterDistance {
                 .iter()
                 .max()
                 .map_or(0, |last| last.saturating_add(1));
-            transform::weights(n_atoms, columns, weights)
+            transform_interface::weights(n_atoms, columns, weights)
         };
         Ok(CenterDistance {
             weights: [weights(first)?, weights(second)?],
@@ -409,7 +409,8 @@ mod tests {
     }
 
     fn between(frame: &[f32], i: usize, j: usize) -> [f64; 3] {
-        let [from, to] = [i, j].map(|atom| transform::position(frame, atom).map(f64::from));
+        let [from, to] =
+            [i, j].map(|atom| transform_interface::position(frame, atom).map(f64::from));
         difference(to, from)
     }
 

@@ -4,7 +4,7 @@ use super::Columns;
 use super::placement::Basis;
 use super::qcp::{IDENTITY, Matrix3};
 use super::reference::{Motion, Reference};
-use super::transform::{FrameRotation, Notes, Refused, Transform, each_row};
+use super::transform_interface::{FrameRotation, Notes, Refused, Transform, each_row};
 use paceline_base::error::Result;
 
 /// Degrees of freedom of the motion that the fit removes.

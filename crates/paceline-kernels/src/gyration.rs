@@ -3,7 +3,7 @@
 use super::qcp::Matrix3;
 use super::reference::{self, EMPTY, Numbers, Sum, TILE};
 use super::row_kernel::{FrameConversion, Frames, RowKernel};
-use super::transform::{self, Refused};
+use super::transform_interface::{self, Refused};
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};
 
@@ -133,7 +133,7 @@ impl Compound {
     /// avoids cancellation in a compound far from the origin. A compound without extent along an
     /// axis yields exactly 0.
     fn tensor(&self, positions: &[f32]) -> Matrix3 {
-        let first = transform::position(positions, self.first).map(f64::from);
+        let first = transform_interface::position(positions, self.first).map(f64::from);
         let mut sums = [Sum::ZERO; 9];
         let mut tile = EMPTY;
         for (weights, positions) in self.weights.iter().zip(positions.chunks(3 * TILE)) {

@@ -73,7 +73,7 @@ pub mod select;
 pub mod site_pairs;
 #[cfg(test)]
 mod tests;
-pub mod transform;
+pub mod transform_interface;
 pub mod unwrap;
 pub mod validity;
 pub mod whole;

@@ -2,7 +2,7 @@
 
 use super::reference::{Motion, Reference};
 use super::row_kernel::{FrameConversion, Frames, RowKernel};
-use super::transform::Refused;
+use super::transform_interface::Refused;
 use super::{Columns, check_len, frames};
 use paceline_base::error::Result;
 

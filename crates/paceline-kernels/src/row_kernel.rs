@@ -2,7 +2,7 @@
 
 use super::cell::{Cell, NoCell};
 use super::placement::{Basis, PlacedFrames, Placement};
-use super::transform::Refused;
+use super::transform_interface::Refused;
 use super::{check_len, frame_len};
 use paceline_base::UnitCell;
 use paceline_base::error::Result;

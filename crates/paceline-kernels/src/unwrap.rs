@@ -6,7 +6,7 @@ use paceline_base::error::{Error, Result};
 
 use crate::cell::{Cell, square};
 use crate::placement::Basis;
-use crate::transform::{LongBonds, Notes, Refused, Transform, each_row};
+use crate::transform_interface::{LongBonds, Notes, Refused, Transform, each_row};
 
 /// Bonds of a block's molecules, in the order in which molecules are made whole.
 ///

@@ -10,7 +10,7 @@ use paceline_kernels::frame_parts::{compute_parts, part_len};
 use paceline_kernels::hbonds::{BondClasses, Criterion, Donors, HydrogenBonds as Task};
 use paceline_kernels::near_pairs::{Pair, PairList};
 use paceline_kernels::select::{Center, Comparison, Group, Node, Selected};
-use paceline_kernels::transform::Refused;
+use paceline_kernels::transform_interface::Refused;
 
 /// Number of records of each frame, all records one after another or in rows, and the first frame
 /// that cannot be computed, with the reason.

@@ -17,7 +17,7 @@ use paceline_kernels::instructions::{self, Instructions};
 use paceline_kernels::near_pairs::Components;
 use paceline_kernels::order::Order;
 use paceline_kernels::rmsd::{self, Group};
-use paceline_kernels::transform::Refused;
+use paceline_kernels::transform_interface::Refused;
 use paceline_kernels::{dssp, frame_parts, gyration, projection, row_kernel, sasa};
 
 /// Index and mass of each atom's compound.

@@ -12,7 +12,7 @@ use paceline_formats::Fields;
 use paceline_formats::dlpoly::encode::Cell;
 use paceline_snapshot as core;
 use paceline_snapshot::file::{self, Contents, Heading, Kind, Settings};
-use paceline_snapshot::ranks;
+use paceline_snapshot::rank_choice;
 
 /// Destination of a frame: current name of the file, offset of atom 1 in each section, and a
 /// warning.
@@ -133,13 +133,13 @@ pub(super) fn cell_dimensions(cell: Cell) -> [f64; 6] {
 /// by rank.
 #[pyfunction]
 pub(super) fn spread_ranks(nodes: Vec<String>, n_ranks: usize) -> Vec<usize> {
-    ranks::spread(&nodes, n_ranks)
+    rank_choice::spread(&nodes, n_ranks)
 }
 
 /// Choose the writing ranks of frames of `n_bytes` bytes.
 #[pyfunction]
 pub(super) fn choose_writers(nodes: Vec<String>, n_bytes: u64) -> Vec<usize> {
-    ranks::choose_writers(&nodes, n_bytes)
+    rank_choice::choose_writers(&nodes, n_bytes)
 }
 
 /// Choose the reading ranks.
@@ -148,5 +148,5 @@ pub(super) fn choose_writers(nodes: Vec<String>, n_bytes: u64) -> Vec<usize> {
 pub(super) fn choose_readers(nodes: Vec<String>, n_readers: Option<i64>) -> Result<Vec<usize>> {
     // A negative number becomes larger than any number of ranks.
     let n_readers = n_readers.map(|n| usize::try_from(n).unwrap_or(0));
-    ranks::choose_readers(&nodes, n_readers).map_err(Failure::Unsupported)
+    rank_choice::choose_readers(&nodes, n_readers).map_err(Failure::Unsupported)
 }

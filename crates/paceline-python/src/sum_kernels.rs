@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use super::arrays::{Array1, Array2, Array3, ArrayMut1, ArrayMut2, Indices, NewArray, indices};
 use super::errors::{Failure, Result};
 use super::kernels::kernels;
-use paceline_kernels::transform::Refused;
+use paceline_kernels::transform_interface::Refused;
 use paceline_kernels::{contacts, covariance, density, moments, projection, rdf, site_pairs};
 
 /// Merge the co-moments of the right-hand partial result into the left-hand one. Return the number

@@ -13,7 +13,7 @@ use paceline_kernels::placement::{Basis, PlacedFrames, change_placed};
 use paceline_kernels::unwrap::Unwrap;
 use paceline_kernels::wrap::Center;
 use paceline_kernels::wrap::Wrap;
-use paceline_kernels::{transform, unwrap};
+use paceline_kernels::{transform_interface, unwrap};
 
 /// Return the weighted centers (Å) of groups of atoms in each frame, shape (frames, groups, 3).
 /// `atoms` are sorted by group, with `sizes` atoms in each group, and one weight per atom.
@@ -28,7 +28,8 @@ pub(super) fn centers(
     let shape = positions.shape();
     let (n_frames, n_atoms) = (shape[0], shape[1]);
     let (positions, weights) = (&*positions, &*weights);
-    let found = py.detach(|| transform::centres(positions, n_atoms, &atoms, &sizes, weights));
+    let found =
+        py.detach(|| transform_interface::centres(positions, n_atoms, &atoms, &sizes, weights));
     Ok(NewArray::new(found?, [n_frames, sizes.len(), 3]))
 }
 
@@ -77,7 +78,7 @@ pub(super) fn move_molecules(
 
 kernels! {
     /// Transformation of all frames of a block, in place.
-    pub(super) struct Transform(Box<dyn transform::Transform>);
+    pub(super) struct Transform(Box<dyn transform_interface::Transform>);
 
     static {
         /// Make molecules whole along their bonds.
@@ -135,22 +136,22 @@ kernels! {
             mut positions: ArrayMut3<'_, f32>,
             mut cells: ArrayMut2<'_, f64>,
             mut vectors: Vec<ArrayMut3<'_, f32>>,
-        ) -> Result<(Vec<transform::Refused>, Vec<transform::LongBonds>)> {
+        ) -> Result<(Vec<transform_interface::Refused>, Vec<transform_interface::LongBonds>)> {
             let n_atoms = self.0.n_atoms();
             check_atoms(positions.shape(), n_atoms)?;
             let positions = &mut *positions;
             let cells = &mut *cells;
-            let mut notes = transform::Notes::default();
+            let mut notes = transform_interface::Notes::default();
             let changed = py.detach(|| -> error::Result<_> {
-                let refused = transform::apply_in_cells(&*self.0, positions, cells, &mut notes)?;
-                transform::rotate_cells(cells, &notes.rotations);
+                let refused = transform_interface::apply_in_cells(&*self.0, positions, cells, &mut notes)?;
+                transform_interface::rotate_cells(cells, &notes.rotations);
                 Ok(refused)
             });
             let refused = changed?;
             for array in &mut vectors {
                 check_atoms(array.shape(), n_atoms)?;
                 let array = &mut **array;
-                py.detach(|| transform::rotate_vectors(array, n_atoms, &notes.rotations));
+                py.detach(|| transform_interface::rotate_vectors(array, n_atoms, &notes.rotations));
             }
             Ok((refused, notes.long))
         }
@@ -187,11 +188,16 @@ impl NoJump {
         py: Python<'_>,
         mut positions: ArrayMut3<'_, f32>,
         cells: Array2<'_, f64>,
-    ) -> Result<Vec<transform::Refused>> {
-        check_atoms(positions.shape(), transform::Transform::n_atoms(&self.0))?;
+    ) -> Result<Vec<transform_interface::Refused>> {
+        check_atoms(
+            positions.shape(),
+            transform_interface::Transform::n_atoms(&self.0),
+        )?;
         let (positions, cells) = (&mut *positions, &*cells);
-        let mut notes = transform::Notes::default();
-        Ok(py.detach(|| transform::apply_in_cells(&self.0, positions, cells, &mut notes))?)
+        let mut notes = transform_interface::Notes::default();
+        Ok(py.detach(|| {
+            transform_interface::apply_in_cells(&self.0, positions, cells, &mut notes)
+        })?)
     }
 
     /// Count images over frames, relative to the first frame. Record the images in some rows.
@@ -202,7 +208,7 @@ impl NoJump {
         cells: Array2<'_, f64>,
         rows: Indices,
     ) -> Result<Scanned> {
-        let n_atoms = transform::Transform::n_atoms(&self.0);
+        let n_atoms = transform_interface::Transform::n_atoms(&self.0);
         check_atoms(positions.shape(), n_atoms)?;
         let (positions, cells) = (&*positions, &*cells);
         let scan = py.detach(|| {
@@ -226,8 +232,8 @@ impl NoJump {
         images: Array3<'_, i16>,
         mut positions: ArrayMut3<'_, f32>,
         cells: Array2<'_, f64>,
-    ) -> Result<Vec<transform::Refused>> {
-        let n_atoms = transform::Transform::n_atoms(&self.0);
+    ) -> Result<Vec<transform_interface::Refused>> {
+        let n_atoms = transform_interface::Transform::n_atoms(&self.0);
         check_atoms(positions.shape(), n_atoms)?;
         let (images, _) = images.as_chunks();
         let (positions, cells) = (&mut *positions, &*cells);
@@ -260,7 +266,7 @@ impl NoJumpFollower {
         mut positions: ArrayMut3<'_, f32>,
         cells: Array2<'_, f64>,
         mut begin: Option<ArrayMut2<'_, i16>>,
-    ) -> Result<Option<Vec<transform::Refused>>> {
+    ) -> Result<Option<Vec<transform_interface::Refused>>> {
         let n_atoms = self.0.n_atoms();
         check_atoms(positions.shape(), n_atoms)?;
         let (positions, cells) = (&mut *positions, &*cells);

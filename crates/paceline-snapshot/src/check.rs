@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Atoms, Records};
 use paceline_formats::error::{self, Error};
-use paceline_formats::system::write_all_at;
+use paceline_formats::os_calls::write_all_at;
 
 /// Range of ids.
 type Range = RangeInclusive<u64>;

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use paceline_formats::Fields;
 use paceline_formats::error::Error;
-use paceline_formats::system::path_of_bytes;
+use paceline_formats::os_calls::path_of_bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::check::agree;
 use crate::file::{self, Container, Contents, Heading, Kind, Place, Property, Settings};
-use crate::ranks::{choose_writers, spread};
+use crate::rank_choice::{choose_writers, spread};
 use crate::static_properties::{
     StaticProperties, check_values, compare_property, write_properties,
 };

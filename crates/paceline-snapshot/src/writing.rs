@@ -9,7 +9,7 @@ use super::Records;
 use crate::send_schedule::{Memory, Partition, SendSchedule, grow, timed};
 use crate::{Batch, Cost, Failure, Plan, Reduce, Result};
 use paceline_formats::error::Error;
-use paceline_formats::system::{close, write_all_at};
+use paceline_formats::os_calls::{close, write_all_at};
 
 /// Number of atoms that are packed for one writer before the next. Atoms for different writers are
 /// interleaved in memory, so that the atoms for the next writer are still in the cache.

@@ -15,10 +15,10 @@ from paceline.analysis.results import Results
 from paceline.analysis.rms import table_of_rmsf
 from paceline.analysis.structures import write_structures
 from paceline.analysis.values_on_structure import StructureValues
-from paceline.contract.atoms import Atoms, System, trajectory_name
 from paceline.contract.declaration import MASS, REF, Declaration
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, System, trajectory_name
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import FurtherOptions, run
 from paceline.transform.apply_transforms import (

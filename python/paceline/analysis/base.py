@@ -23,7 +23,6 @@ from paceline.analysis.results import Results
 from paceline.analysis.saved_tables import CALL
 from paceline.analysis.table import Table, with_gaps
 from paceline.contract.analysis import Analysis, OfRun
-from paceline.contract.atoms import Atoms, System, topology_of
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import (
     OverParts,
@@ -40,6 +39,7 @@ from paceline.contract.run_info import (
     describe_frames,
 )
 from paceline.contract.source import TIMES_REMEDY, UNKNOWN_TIMES
+from paceline.contract.system_interface import Atoms, System, topology_of
 from paceline.contract.transform_interface import Transform
 from paceline.errors import NotRunError, UnsupportedError, warn
 from paceline.performance.number_format import many

@@ -23,9 +23,9 @@ from paceline.analysis.results import Results, further_results
 from paceline.analysis.saved_tables import METADATA
 from paceline.analysis.table_verdicts import equilibrated_start
 from paceline.contract.analysis import is_updated
-from paceline.contract.atoms import NoFramesYet, System, attribute_of, offline
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.plan import choose_frames
+from paceline.contract.system_interface import NoFramesYet, System, attribute_of, offline
 from paceline.errors import PacelineError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import check_style
 from paceline.performance.number_format import many

@@ -20,11 +20,11 @@ from paceline.analysis.table_verdicts import (
     verdicts_of,
 )
 from paceline.analysis.uncertainty import ENOUGH, SeriesMean
-from paceline.contract.atoms import System
 from paceline.contract.catalogue import catalogue
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.run_info import describe_frames
 from paceline.contract.source import UNKNOWN_TIMES
+from paceline.contract.system_interface import System
 from paceline.performance.figure_style import STYLE, styled
 from paceline.performance.number_format import joined, many
 from paceline.performance.results_page import (

@@ -19,7 +19,7 @@ from paceline.analysis.figures import (
 )
 from paceline.analysis.replica_figures import Profile, differences, line_ends
 from paceline.analysis.table import Table, name_and_unit
-from paceline.performance.chart import MOST_CURVES, Chart, Curve
+from paceline.performance.interactive_chart import MOST_CURVES, Chart, Curve
 
 #: Number of points from which a running mean is drawn while a simulation runs, and number of its
 #: windows along the series: series are short at first.

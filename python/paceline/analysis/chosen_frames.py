@@ -13,7 +13,7 @@ from paceline._util.arguments import whole_number
 from paceline.analysis.row_condition import RowCondition, find_title
 from paceline.analysis.saved_tables import OF_FRAMES, SavedTable, names_in, read_saved
 from paceline.analysis.table import rounding_of
-from paceline.contract.atoms import attribute_of
+from paceline.contract.system_interface import attribute_of
 from paceline.errors import UnsupportedError
 
 FRAME, TIME = OF_FRAMES

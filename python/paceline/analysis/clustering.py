@@ -19,9 +19,9 @@ from paceline.analysis.structures import write_structures
 from paceline.analysis.table import Table, fractions_of_frames
 from paceline.analysis.tiles import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.block import Block
-from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import MASS, Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
+from paceline.contract.system_interface import Atoms, System
 from paceline.engine.parts import allocate_results
 from paceline.transform.atom_choice import choose_atoms, relative_weights
 

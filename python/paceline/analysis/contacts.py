@@ -16,10 +16,10 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns, titles_of_limits
 from paceline.analysis.values_on_structure import spread_over_atoms
 from paceline.block import DAMAGED_STEP, Block, check_refused
-from paceline.contract.atoms import Atoms, System, attribute_of, has_attribute
 from paceline.contract.declaration import PBC, REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, System, attribute_of, has_attribute
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.apply_transforms import check_positions
 from paceline.transform.atom_choice import check_not_empty, check_static

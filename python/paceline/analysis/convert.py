@@ -16,9 +16,9 @@ from paceline.analysis.results import Results
 from paceline.analysis.structures import STRUCTURES, FirstFrame, StructureFrames, check_structure
 from paceline.block import cell_of
 from paceline.contract import source
-from paceline.contract.atoms import Atoms, Frames, Timestep, attribute_of, fields_of
 from paceline.contract.kinds import PerBlock, Receiver
 from paceline.contract.run_info import describe_atoms, describe_frames
+from paceline.contract.system_interface import Atoms, Frames, Timestep, attribute_of, fields_of
 from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
 from paceline.trajectory.frames import Frame

@@ -22,9 +22,9 @@ from paceline.analysis.series_parts import (
 )
 from paceline.analysis.table import Table, title_of_band
 from paceline.block import Block
-from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import OverParts, PerFrame
+from paceline.contract.system_interface import Atoms, System, has_attribute
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_not_empty

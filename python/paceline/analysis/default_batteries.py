@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline._util.choices import BEADS_OF_BACKBONE, BEADS_OF_LIPIDS, LIPIDS, WATER_OXYGENS
-from paceline.contract.atoms import System
 from paceline.contract.catalogue import catalogue
+from paceline.contract.system_interface import System
 from paceline.errors import warn
 from paceline.transform.ligands import find_ligands
 

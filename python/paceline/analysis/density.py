@@ -12,12 +12,12 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.kernels import CorePart, SparseCounts, columns_of, merge_counts
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
-from paceline.analysis.updating import GroupFinder, follow_if_changing
+from paceline.analysis.updating_groups import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
-from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import Reduction
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, System
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import percent
 from paceline.transform.apply_transforms import check_positions

@@ -14,10 +14,10 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import mean_of_series
 from paceline.block import Block, upright_vectors
-from paceline.contract.atoms import Atoms, Selected, are_several, attribute_of
 from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, Selected, are_several, attribute_of
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many, percent
 from paceline.transform.atom_choice import check_not_empty, check_static, select

@@ -10,8 +10,8 @@ from paceline._util.arguments import parameters_of
 from paceline._util.json_object import JsonObject
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.default_batteries import Description
-from paceline.contract.atoms import System
 from paceline.contract.catalogue import catalogue
+from paceline.contract.system_interface import System
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import joined
 from paceline.transform.atom_choice import select_atoms

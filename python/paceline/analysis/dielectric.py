@@ -22,10 +22,10 @@ from paceline.analysis.series_parts import SeriesParts, check_temperature, runni
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import mean_of_series, with_error
 from paceline.block import Block
-from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, System, has_attribute
 from paceline.contract.transform_interface import CoreTransform
 from paceline.errors import UnsupportedError
 from paceline.transform.atom_choice import check_not_empty

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.analysis.uncertainty import LEVEL, students_t, with_error
-from paceline.contract.atoms import System, has_attribute
+from paceline.contract.system_interface import System, has_attribute
 from paceline.transform.bond_lists import bond_list
 from paceline.transform.compounds import fragments_of, known_bonds
 

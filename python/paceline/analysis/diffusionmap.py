@@ -13,9 +13,9 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.tiles import Metric, PairMetrics, PairRmsds, Positions, Tiles
-from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import MASS, NO_SUPERPOSITION, Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
+from paceline.contract.system_interface import Atoms, System, has_attribute
 from paceline.errors import NotRunError, UnsupportedError
 from paceline.transform.atom_choice import choose_atoms, relative_weights
 

@@ -14,7 +14,9 @@ from paceline.analysis.kernels import CoreRows
 from paceline.analysis.residues import Chains
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, numbers_of, residue_labels
-from paceline.contract.atoms import (
+from paceline.contract.declaration import Declaration, Member
+from paceline.contract.kinds import PerFrame
+from paceline.contract.system_interface import (
     Atoms,
     Residues,
     System,
@@ -22,8 +24,6 @@ from paceline.contract.atoms import (
     has_attribute,
     residue_name,
 )
-from paceline.contract.declaration import Declaration, Member
-from paceline.contract.kinds import PerFrame
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import joined
 from paceline.transform.atom_choice import check_not_empty, check_static

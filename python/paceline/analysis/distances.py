@@ -8,14 +8,14 @@ import numpy as np
 from paceline._util.choices import TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
-from paceline.analysis.images import nearer_images
+from paceline.analysis.image_warnings import nearer_images
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
-from paceline.contract.atoms import Atoms, has_attribute
 from paceline.contract.declaration import PBC, Declaration, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, has_attribute
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.atom_choice import check_not_empty, check_static, known_weights
 from paceline.transform.masses import masses_of

@@ -11,10 +11,10 @@ from paceline.analysis.function_errors import errors_of_states
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import States, Table, along_residues, telling_columns, with_gaps
-from paceline.contract.atoms import Atoms, Residues
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, Residues
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.atom_choice import check_static
 

@@ -9,10 +9,10 @@ from paceline._util.arguments import function_name, one_of, whole_number
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.analysis.updating import GroupFinder, follow_if_changing
+from paceline.analysis.updating_groups import GroupFinder, follow_if_changing
 from paceline.block import AtomAttributes, Block, field_bits
-from paceline.contract.atoms import Atoms, Residues, System, attribute_of
 from paceline.contract.kinds import PerFrame, PrefixScan, Ragged, Reduction, Result, State
+from paceline.contract.system_interface import Atoms, Residues, System, attribute_of
 from paceline.errors import UnsupportedError, warn
 from paceline.transform.masses import missing_masses_reason
 

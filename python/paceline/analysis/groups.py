@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from paceline._util.arguments import one_of, whole_number
-from paceline._util.sorting import sorted_unique
+from paceline._util.sorted_unique import sorted_unique
 from paceline.analysis.base import AnalysisBase, check_times, table_in_time, table_of_records
 from paceline.analysis.blocks import (
     BlockSums,
@@ -25,12 +25,12 @@ from paceline.analysis.table import (
     residue_labels,
     with_gaps,
 )
-from paceline.analysis.updating import GroupFinder, describe_group, follow
+from paceline.analysis.updating_groups import GroupFinder, describe_group, follow
 from paceline.block import Block
-from paceline.contract.atoms import Residues, UpdatingAtoms, attribute_of
 from paceline.contract.declaration import CORRELATION, LAGS, Declaration
 from paceline.contract.kinds import Ragged
 from paceline.contract.run_info import describe_frames
+from paceline.contract.system_interface import Residues, UpdatingAtoms, attribute_of
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
 

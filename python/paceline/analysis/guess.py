@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from paceline.contract.atoms import (
+from paceline.contract.system_interface import (
     Atoms,
     System,
     attribute_of,

@@ -10,12 +10,12 @@ from paceline._util.choices import SOLUTE
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreRows, fill_row
 from paceline.analysis.results import Results
-from paceline.analysis.updating import GroupFinder, follow_if_changing
+from paceline.analysis.updating_groups import GroupFinder, follow_if_changing
 from paceline.block import Block
-from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, System
 from paceline.errors import SelectionError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_not_empty, known_weights

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from paceline._util.arguments import check_selection, length, one_of, whole_number
-from paceline._util.sorting import sorted_unique
+from paceline._util.sorted_unique import sorted_unique
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_of_records
 from paceline.analysis.function_errors import errors_of_presence
@@ -38,11 +38,17 @@ from paceline.analysis.table import (
     fractions_of_frames,
     names_of,
 )
-from paceline.analysis.updating import FixedGroup, GroupFinder, describe_group, follow, is_changing
-from paceline.contract.atoms import Atoms, System, UpdatingAtoms, has_attribute
+from paceline.analysis.updating_groups import (
+    FixedGroup,
+    GroupFinder,
+    describe_group,
+    follow,
+    is_changing,
+)
 from paceline.contract.declaration import CORRELATION, LAGS, Declaration, Member, Option
 from paceline.contract.kinds import Ragged
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, System, UpdatingAtoms, has_attribute
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import naming_lacks, updates_itself

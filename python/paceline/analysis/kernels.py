@@ -13,7 +13,7 @@ from paceline.block import PERIODIC, Block, check_refused
 from paceline.contract.kinds import PerFrame, Ragged, Reduction
 
 if TYPE_CHECKING:
-    from paceline.analysis.updating import FixedGroup, GroupFinder
+    from paceline.analysis.updating_groups import FixedGroup, GroupFinder
     from paceline.transform.compounds import CompoundCenters
 
 

@@ -14,9 +14,9 @@ from paceline.analysis.results import Results
 from paceline.analysis.summary import describe_columns
 from paceline.analysis.table import with_gaps
 from paceline.block import Block
-from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import PBC, Declaration, Member
 from paceline.contract.kinds import PerFrame
+from paceline.contract.system_interface import Atoms, System
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import choose_atoms
 

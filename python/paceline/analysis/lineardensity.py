@@ -13,12 +13,12 @@ from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.kernels import CoreRows, Moments, RowMoments, fill_row
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.analysis.updating import GroupFinder, follow_if_changing
+from paceline.analysis.updating_groups import GroupFinder, follow_if_changing
 from paceline.block import Block, upright_vectors
-from paceline.contract.atoms import has_attribute
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import has_attribute
 from paceline.errors import UnsupportedError, with_script_advice
 from paceline.transform.atom_choice import check_not_empty
 from paceline.transform.compounds import compound_of_atoms

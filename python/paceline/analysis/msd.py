@@ -25,9 +25,9 @@ from paceline.analysis.series_parts import SeriesParts, results_bytes
 from paceline.analysis.table import Table
 from paceline.analysis.uneven_frames import UnevenParts, uneven_times
 from paceline.block import Block, upright_vectors, vectors_of
-from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
+from paceline.contract.system_interface import Atoms, System
 from paceline.contract.transform_interface import find_scan
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many

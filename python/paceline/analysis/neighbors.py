@@ -7,11 +7,11 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.arguments import length
-from paceline._util.sorting import sorted_unique
+from paceline._util.sorted_unique import sorted_unique
 from paceline.analysis.base import shared_labels, table_in_time, table_of_records
 from paceline.analysis.distances import GroupsAnalysis
 from paceline.analysis.groups import map_table, timeline_table
-from paceline.analysis.images import beyond_half_the_cell, least_width_of
+from paceline.analysis.image_warnings import beyond_half_the_cell, least_width_of
 from paceline.analysis.kernels import CorePart
 from paceline.analysis.results import Results
 from paceline.analysis.table import (
@@ -23,9 +23,9 @@ from paceline.analysis.table import (
     residue_labels,
 )
 from paceline.block import Block, check_refused
-from paceline.contract.atoms import Atoms
 from paceline.contract.declaration import PBC, Declaration, Member
 from paceline.contract.kinds import PerFrame, Ragged
+from paceline.contract.system_interface import Atoms
 from paceline.transform.distances import PAIR
 
 #: Maximum number of pairs counted in one call, unless they belong to a single frame.

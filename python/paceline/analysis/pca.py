@@ -15,9 +15,9 @@ from paceline.analysis.function_errors import WithParts, errors_of_run, halves_o
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, title_of_band
-from paceline.contract.atoms import Atoms, System, attribute_of
 from paceline.contract.declaration import Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
+from paceline.contract.system_interface import Atoms, System, attribute_of
 from paceline.performance.number_format import many, percent
 from paceline.transform.apply_transforms import first_positions
 from paceline.transform.atom_choice import choose_atoms

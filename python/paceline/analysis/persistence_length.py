@@ -18,9 +18,9 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table, title_of_band
 from paceline.analysis.uncertainty import with_error
 from paceline.block import Block
-from paceline.contract.atoms import Atoms
 from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import Reduction
+from paceline.contract.system_interface import Atoms
 
 #: Value of the bond correlation at which the default fit range ends.
 FIT_END = float(np.exp(-2))

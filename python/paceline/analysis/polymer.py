@@ -22,9 +22,9 @@ from paceline.analysis.series_parts import running_integral
 from paceline.analysis.table import Table, title_of_band
 from paceline.analysis.uncertainty import mean_of_replicas, mean_of_series, with_error
 from paceline.block import Block
-from paceline.contract.atoms import Atoms
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import PerFrame
+from paceline.contract.system_interface import Atoms
 from paceline.transform.atom_choice import known_weights
 from paceline.transform.masses import masses_of
 

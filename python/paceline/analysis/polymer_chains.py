@@ -7,9 +7,9 @@ import numpy as np
 
 from paceline._util.arguments import one_of
 from paceline.analysis.base import AnalysisBase
-from paceline.contract.atoms import Atoms, are_several
 from paceline.contract.declaration import Option
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, are_several
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_static

@@ -13,7 +13,7 @@ from paceline._util.machine import free_memory
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, shared_labels
 from paceline.analysis.function_errors import WithParts, errors_of_run, in_parts
-from paceline.analysis.images import beyond_half_the_cell
+from paceline.analysis.image_warnings import beyond_half_the_cell
 from paceline.analysis.kernels import (
     ChangingCenters,
     ChangingCompounds,
@@ -26,12 +26,12 @@ from paceline.analysis.kernels import (
 )
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, title_of_band
-from paceline.analysis.updating import describe_group, follow_any
+from paceline.analysis.updating_groups import describe_group, follow_any
 from paceline.block import cell_of
-from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import Reduction
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, System
 from paceline.errors import MissingDataError, SelectionError, UnsupportedError
 from paceline.performance.number_format import amount
 from paceline.transform.atom_choice import check_not_empty, check_static, updates_itself

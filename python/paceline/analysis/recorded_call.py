@@ -31,7 +31,7 @@ import numpy as np
 from paceline._util.files import is_stream
 from paceline._util.json_object import JsonObject
 from paceline.contract.analysis import Analysis
-from paceline.contract.atoms import System, UpdatingAtoms, attribute_of
+from paceline.contract.system_interface import System, UpdatingAtoms, attribute_of
 from paceline.contract.transform_interface import Transform
 from paceline.errors import UnsupportedError
 from paceline.transform.atom_choice import updates_itself

@@ -15,7 +15,7 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.recorded_call import PACKAGE, UNKNOWN, unpack
 from paceline.analysis.results import Results, further_results
 from paceline.analysis.saved_tables import CALL, FURTHER
-from paceline.contract.atoms import System, attribute_of
+from paceline.contract.system_interface import System, attribute_of
 from paceline.contract.transform_interface import Transform
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.transform import molecules, periodic, superpose

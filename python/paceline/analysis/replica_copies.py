@@ -9,7 +9,7 @@ import numpy as np
 from paceline._util.digest import file_digest
 from paceline.analysis.table import Table, matching_rows
 from paceline.analysis.uncertainty import LEAST_VALUES
-from paceline.contract.atoms import System, attribute_of
+from paceline.contract.system_interface import System, attribute_of
 from paceline.errors import UnsupportedError
 
 #: Maximum median of the second differences of the difference of a series and its rounded copy,

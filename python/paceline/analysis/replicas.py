@@ -44,8 +44,8 @@ from paceline.analysis.table_verdicts import (
     verdicts_of_replicas,
 )
 from paceline.analysis.uncertainty import GroupDifference, ReplicaMean, mean_of_replicas
-from paceline.contract.atoms import attribute_of
 from paceline.contract.figure_options import FigureOptions
+from paceline.contract.system_interface import attribute_of
 from paceline.errors import UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import FIGURE_STYLE, check_style, styled
 from paceline.performance.number_format import joined

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paceline.contract.atoms import Atoms, Residues, System, attribute_of
+from paceline.contract.system_interface import Atoms, Residues, System, attribute_of
 
 
 class Chains:

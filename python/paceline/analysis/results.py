@@ -19,10 +19,10 @@ from paceline.analysis.summary import answers
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import count_verdicts, verdicts_with_angles
 from paceline.analysis.uncertainty import SeriesMean
-from paceline.contract.atoms import has_attribute
 from paceline.contract.declaration import ON_STRUCTURE
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.source import UNKNOWN_TIMES
+from paceline.contract.system_interface import has_attribute
 from paceline.errors import (
     NotRunError,
     UnsupportedError,

@@ -13,10 +13,10 @@ from paceline.analysis.function_errors import WithParts, errors_of_run, in_parts
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, telling_columns, title_of_band
-from paceline.contract.atoms import Atoms, System, attribute_of, trajectory_name
 from paceline.contract.declaration import REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, System, attribute_of, trajectory_name
 from paceline.errors import SelectionError
 from paceline.transform.apply_transforms import (
     first_positions,

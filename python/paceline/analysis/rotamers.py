@@ -9,8 +9,15 @@ from paceline.analysis.angle_states import states_of
 from paceline.analysis.dihedrals import ChiAngles, label_residues
 from paceline.analysis.results import Results
 from paceline.analysis.table import telling_columns
-from paceline.contract.atoms import Atoms, Residue, Residues, System, attribute_of, has_attribute
 from paceline.contract.declaration import Declaration
+from paceline.contract.system_interface import (
+    Atoms,
+    Residue,
+    Residues,
+    System,
+    attribute_of,
+    has_attribute,
+)
 from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import many
 

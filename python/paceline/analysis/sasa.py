@@ -14,10 +14,10 @@ from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, residue_labels
 from paceline.analysis.values_on_structure import StructureValues, spread_over_atoms
-from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration, Member, Option
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, System, has_attribute
 from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import joined
 from paceline.transform.atom_choice import check_not_empty, check_static

@@ -25,7 +25,7 @@ from paceline.analysis.battery_file import read_battery_file, toml_of
 from paceline.analysis.default_batteries import Description
 from paceline.analysis.described_analyses import check_descriptions
 from paceline.analysis.survey_catalogue import SurveyCatalogue, SurveyEntry, read_catalogue
-from paceline.analysis.survey_found import FoundResults
+from paceline.analysis.survey_earlier_results import FoundResults
 from paceline.analysis.survey_page import PAGE, save_pages
 from paceline.analysis.survey_records import SystemResults, encode, need_arrow
 from paceline.analysis.survey_tables import (
@@ -395,8 +395,8 @@ class _SurveyRun:
     def _compute(self, workers: Backend, items: Sequence[SurveyItem], bar: Progress) -> None:
         sizes = [_size_of(item.entry, self._settings) for item in items]
         is_local = workers.reads_files_of_caller or workers.name == "serial"
-        # Starting a worker takes a second, most of it to import MDAnalysis. A trajectory that failed
-        # may have killed its worker.
+        # Starting a worker takes a second, most of it to import MDAnalysis. A trajectory that
+        # failed may have killed its worker.
         alone = len(items) == 1 and not items[0].has_failed
         here: list[SurveyItem] = []
         small: list[tuple[SurveyItem, int]] = []

@@ -34,8 +34,8 @@ from paceline.analysis.survey_records import (
 )
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
-from paceline.contract.atoms import Frames, attribute_of
 from paceline.contract.catalogue import catalogue
+from paceline.contract.system_interface import Frames, attribute_of
 from paceline.errors import PacelineError, UnsupportedError, warn
 from paceline.hdf5 import mdcath
 from paceline.performance.number_format import many

@@ -3,7 +3,7 @@
 import numpy as np
 
 from paceline._util.choices import LIPIDS, WATER_BEADS, WATER_OXYGENS
-from paceline.contract.atoms import System, has_attribute
+from paceline.contract.system_interface import System, has_attribute
 from paceline.performance.number_format import joined, many
 
 #: Maximum number of kinds of residues that are named.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from paceline.analysis.uncertainty import SeriesMean, mean_of_series
-from paceline.contract.atoms import Atoms, Residues, attribute_of, has_attribute
+from paceline.contract.system_interface import Atoms, Residues, attribute_of, has_attribute
 
 #: Maximum number of rows in a frequency table.
 MOST_FREQUENT = 1000

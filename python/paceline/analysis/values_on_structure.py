@@ -20,7 +20,7 @@ from paceline.analysis.structures import (
     format_of,
     structure_file,
 )
-from paceline.contract.atoms import Atoms
+from paceline.contract.system_interface import Atoms
 from paceline.contract.transform_interface import Transform
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paceline._util.files import check_distinct, check_output, saved_together
+from paceline.cli.command_parser import CommandParser, Commands
 from paceline.cli.options import (
     TABLE_ENDINGS,
     add_analysis_arguments,
@@ -18,7 +19,6 @@ from paceline.cli.options import (
     lag,
     positive,
 )
-from paceline.cli.parser import CommandParser, Commands
 from paceline.contract.catalogue import Entry, catalogue
 from paceline.errors import UnsupportedError, warn
 

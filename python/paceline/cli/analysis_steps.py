@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from paceline.analysis.stop_conditions import StopConditions
     from paceline.cli.atom_groups import GroupUniverse
     from paceline.contract.analysis import Analysis
-    from paceline.contract.atoms import Frames
+    from paceline.contract.system_interface import Frames
     from paceline.contract.transform_interface import Transform
     from paceline.live_runner import LiveOptions, Update
     from paceline.timing import Timings

@@ -9,6 +9,15 @@ from typing import Any
 
 from paceline._util.files import is_stream
 from paceline.cli import answer
+from paceline.cli.command_parser import (
+    STRUCTURE,
+    TOPOLOGY,
+    CommandParser,
+    Commands,
+    FileForm,
+    add_file_arguments,
+    kind_of,
+)
 from paceline.cli.options import (
     add_checkpoint_argument,
     add_crate_argument,
@@ -20,15 +29,6 @@ from paceline.cli.options import (
     add_transform_arguments,
     add_worker_arguments,
     print_json,
-)
-from paceline.cli.parser import (
-    STRUCTURE,
-    TOPOLOGY,
-    CommandParser,
-    Commands,
-    FileForm,
-    add_file_arguments,
-    kind_of,
 )
 from paceline.contract.catalogue import catalogue
 from paceline.contract.figure_options import OF_ALL

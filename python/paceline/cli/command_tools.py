@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from paceline.cli.command_parser import CommandParser, FileForm
 from paceline.cli.documents import document_named
 from paceline.cli.options import positive
-from paceline.cli.parser import CommandParser, FileForm
 from paceline.errors import UnsupportedError
 
 #: Commands that are not tools: they do not end, use the whole machine, or are for clients.

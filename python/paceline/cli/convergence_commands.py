@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from paceline._util.files import check_distinct, check_output
+from paceline.cli.command_parser import CommandParser, Commands
 from paceline.cli.options import (
     add_figure_arguments,
     add_json_argument,
@@ -20,7 +21,6 @@ from paceline.cli.options import (
     label_tables,
     print_json,
 )
-from paceline.cli.parser import CommandParser, Commands
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:

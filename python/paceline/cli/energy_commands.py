@@ -4,8 +4,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from paceline._util.files import check_distinct, saved_together
+from paceline.cli.command_parser import CommandParser, Commands
 from paceline.cli.options import Bound, add_bound_arguments, add_output_arguments, print_json
-from paceline.cli.parser import CommandParser, Commands
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from paceline._util.files import (
     new_file,
     saved_together,
 )
+from paceline.cli.command_parser import CommandParser, Commands, FileForm, add_file_arguments
 from paceline.cli.options import (
     CONTINUOUS,
     above_zero,
@@ -38,7 +39,6 @@ from paceline.cli.options import (
     print_json,
     size,
 )
-from paceline.cli.parser import CommandParser, Commands, FileForm, add_file_arguments
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import amount, many
 

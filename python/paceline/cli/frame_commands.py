@@ -14,6 +14,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import check_distinct, check_output, saved_together
+from paceline.cli.command_parser import CommandParser, Commands
 from paceline.cli.options import (
     add_chain_arguments,
     add_json_argument,
@@ -23,7 +24,6 @@ from paceline.cli.options import (
     positive,
     print_json,
 )
-from paceline.cli.parser import CommandParser, Commands
 from paceline.errors import FileChangedError, UnsupportedError, warn
 from paceline.performance.number_format import amount, many
 

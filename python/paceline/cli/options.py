@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from paceline._util.choices import BACKENDS, ON_ERROR, SOLUTE, TRACE
-from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
+from paceline.cli.command_parser import CommandParser, FileForm, add_file_arguments
 from paceline.contract.figure_options import OPTIONS, FigureOptions, checked_size, flag_of
 from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import UnsupportedError

@@ -20,6 +20,7 @@ from paceline.cli.analysis_commands import (
     command_of,
     rdf_of,
 )
+from paceline.cli.command_parser import CommandParser, Commands, FileForm
 from paceline.cli.options import (
     DefaultSelection,
     add_frame_arguments,
@@ -32,7 +33,6 @@ from paceline.cli.options import (
     seconds,
     size,
 )
-from paceline.cli.parser import CommandParser, Commands, FileForm
 from paceline.contract.figure_options import OF_MEASUREMENTS
 from paceline.performance.model import (
     FILE_SYSTEMS,

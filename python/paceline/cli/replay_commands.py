@@ -21,8 +21,8 @@ from paceline._util.digest import file_digest
 from paceline._util.files import check_local_pattern, is_address, is_stream
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED
 from paceline.cli.command_line import modules, parser_of, resolve_addresses
+from paceline.cli.command_parser import CommandParser, Commands, resolve_files
 from paceline.cli.options import add_json_argument, add_thread_argument, positive, print_json
-from paceline.cli.parser import CommandParser, Commands, resolve_files
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
     from paceline.analysis.diffusionmap import DiffusionMap
     from paceline.cli.atom_groups import GroupUniverse
-    from paceline.contract.atoms import Atoms, UpdatingAtoms
+    from paceline.contract.system_interface import Atoms, UpdatingAtoms
 
 #: Function that makes an analysis from Universe, arguments, atoms of each selection, and options.
 Make = Callable[

@@ -13,6 +13,7 @@ from paceline._util.choices import BACKENDS, ON_ERROR
 from paceline._util.json_object import JsonObject
 from paceline._util.launcher import FAILED
 from paceline.cli import answer
+from paceline.cli.command_parser import CommandParser, Commands
 from paceline.cli.options import (
     Bound,
     add_choice_of_frames,
@@ -22,8 +23,7 @@ from paceline.cli.options import (
     positive,
     print_json,
 )
-from paceline.cli.parser import CommandParser, Commands
-from paceline.contract.atoms import Frames
+from paceline.contract.system_interface import Frames
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import aligned, many, shortened
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from paceline._util.files import check_distinct, check_output, saved_together
+from paceline.cli.command_parser import CommandParser, Commands
 from paceline.cli.options import (
     TABLE_ENDINGS,
     add_figure_arguments,
@@ -16,7 +17,6 @@ from paceline.cli.options import (
     positive,
     print_json,
 )
-from paceline.cli.parser import CommandParser, Commands
 from paceline.errors import UnsupportedError
 
 PLOT_EXAMPLES = """\

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, overload
 
 import numpy as np
 
-from paceline.contract.atoms import Atoms, frames_shown
 from paceline.contract.kinds import Receiver
 from paceline.contract.run_info import NO_RUN, RunContext, RunInfo
+from paceline.contract.system_interface import Atoms, frames_shown
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.contract.atoms import Atoms
+from paceline.contract.system_interface import Atoms
 from paceline.contract.time_units import TIME_UNITS, readable_unit
 from paceline.contract.transform_interface import Transform
 

@@ -10,7 +10,7 @@ from paceline import _core
 from paceline.block import Block
 
 if TYPE_CHECKING:
-    from paceline.contract.atoms import System
+    from paceline.contract.system_interface import System
 
 #: Row with bonds that are longer than half the cell: row, number of such bonds, atoms of the
 #: longest bond, and the length of the longest bond, Å.

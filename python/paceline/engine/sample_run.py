@@ -16,9 +16,9 @@ from paceline import _core
 from paceline._util.files import is_address
 from paceline._util.os_calls import cached_share, cached_share_of_all, drop_from_cache
 from paceline.contract.analysis import Analysis
-from paceline.contract.atoms import attribute_of
 from paceline.contract.plan import Borders, LeafBoundaries, Plan, make_plan
 from paceline.contract.source import FrameSource, IndexedFile, TrajectoryFile
+from paceline.contract.system_interface import attribute_of
 from paceline.contract.transform_interface import Transform, find_scan
 from paceline.engine.passes import first_pass
 from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from paceline._util.machine import free_memory
-from paceline._util.sorting import sorted_unique
+from paceline._util.sorted_unique import sorted_unique
 from paceline.contract.analysis import Analysis, conclude, facts_shown
-from paceline.contract.atoms import attribute_of
 from paceline.contract.kinds import check_methods_of_scan, declaration_of
 from paceline.contract.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
 from paceline.contract.run_info import RunContext, RunInfo
 from paceline.contract.source import UNKNOWN_TIMES
+from paceline.contract.system_interface import attribute_of
 from paceline.contract.transform_interface import Transform, WorkerScan, find_scan
 from paceline.engine.result_arrays import check_room
 from paceline.engine.tasks import FrameCaching, Job, LongBonds, WorkerAnalysis, sum_long_bonds

@@ -19,7 +19,7 @@ from paceline.hdf5.elements import (
     rows_as_frames,
 )
 from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
-from paceline.hdf5.h5md_tree import LAMBDA
+from paceline.hdf5.h5md_groups import LAMBDA
 from paceline.hdf5.sandbox import extend_time_limit
 from paceline.hdf5.units import Units, UnknownUnitError
 

@@ -36,7 +36,7 @@ from paceline.hdf5.chunk_index import (
 )
 from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.file import Array, File, Group, check_external_storage, damaged, wrap_errors
-from paceline.hdf5.h5md_tree import ELEMENTS, mark_rounded
+from paceline.hdf5.h5md_groups import ELEMENTS, mark_rounded
 from paceline.hdf5.read_cost import AccessCost, layout_in_words, read_costs
 from paceline.hdf5.storage_layout import (
     Compression,

@@ -33,7 +33,13 @@ from paceline.backends.mdanalysis import (
     state_of,
 )
 from paceline.backends.mpi import active_session
-from paceline.contract.atoms import Timestep, attribute_of, fields_of, set_values, values_of
+from paceline.contract.system_interface import (
+    Timestep,
+    attribute_of,
+    fields_of,
+    set_values,
+    values_of,
+)
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.mdanalysis.reader import Reader
 

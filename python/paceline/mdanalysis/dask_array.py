@@ -9,11 +9,11 @@ import numpy as np
 
 from paceline._util.arguments import slice_of
 from paceline._util.machine import available_cpus
-from paceline._util.sorting import sorted_unique
+from paceline._util.sorted_unique import sorted_unique
 from paceline.block import FrameBuffer, field_bits
-from paceline.contract.atoms import Atoms
 from paceline.contract.plan import make_plan
 from paceline.contract.source import Extents, FrameReader, FrameSource
+from paceline.contract.system_interface import Atoms
 from paceline.errors import MissingDataError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from paceline._core import __version__
 from paceline._util.digest import digest
 from paceline._util.files import check_output, local_path
 from paceline._util.machine import available_cpus, current_command
-from paceline.contract.atoms import Atoms, attribute_of, fields_of, values_of
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, attribute_of, fields_of, values_of
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError, warn
 from paceline.hdf5.frame_writer import FrameData, StreamingWriter
-from paceline.hdf5.h5md_tree import AtomProperties, Description
+from paceline.hdf5.h5md_groups import AtomProperties, Description
 from paceline.hdf5.storage_layout import (
     Storage,
     choose_layout,

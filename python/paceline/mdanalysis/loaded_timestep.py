@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from MDAnalysis.coordinates.timestep import Timestep
 
-from paceline.contract.atoms import fields_of, values_of
 from paceline.contract.loaded_atoms import LoadedAtoms, LoadedValues
+from paceline.contract.system_interface import fields_of, values_of
 
 #: Names of MDAnalysis's arrays for the fields.
 _ARRAYS = {"positions": "_pos", "velocities": "_velocities", "forces": "_forces"}

@@ -20,7 +20,6 @@ from MDAnalysis.core._get_readers import get_writer_for
 from MDAnalysis.lib.util import NamedStream, store_init_arguments
 
 from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
-from paceline.contract.atoms import Timestep, fields_of, set_values, values_of
 from paceline.contract.cache import Cache
 from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.contract.source import (
@@ -32,6 +31,7 @@ from paceline.contract.source import (
     limit_open_files,
     time_axis_of,
 )
+from paceline.contract.system_interface import Timestep, fields_of, set_values, values_of
 from paceline.errors import (
     AtomCountError,
     DamagedFileError,

@@ -56,7 +56,7 @@ from paceline._util.digest import digest
 from paceline._util.files import new_file, remove_leftovers
 from paceline._util.json_object import JsonObject
 from paceline._util.os_calls import set_mode
-from paceline.contract.atoms import attribute_of
+from paceline.contract.system_interface import attribute_of
 from paceline.trajectory.open import cache_folder
 
 _VERSION = 2

@@ -28,7 +28,6 @@ from MDAnalysis.core.groups import AtomGroup, UpdatingAtomGroup
 from paceline._util.arguments import function_name
 from paceline._util.digest import file_digest
 from paceline.block import FrameBuffer, cell_of, field_bits, fields_in
-from paceline.contract.atoms import Timestep, attribute_of, fields_of, values_of
 from paceline.contract.cache import Cache
 from paceline.contract.plan import Plan
 from paceline.contract.source import (
@@ -39,6 +38,7 @@ from paceline.contract.source import (
     time_axis_of,
     unknown_times,
 )
+from paceline.contract.system_interface import Timestep, attribute_of, fields_of, values_of
 from paceline.errors import (
     DamagedFileError,
     ExternalFileError,

@@ -22,7 +22,7 @@ from MDAnalysis.lib.mdamath import triclinic_vectors
 from paceline import _core
 from paceline._util.os_calls import read_at, write_at
 from paceline.block import CELL_WIDTH, FIELDS, field_bits
-from paceline.contract.atoms import Timestep, fields_of, values_of
+from paceline.contract.system_interface import Timestep, fields_of, values_of
 from paceline.errors import UnwritableError
 from paceline.hdf5.writer import RowDataset
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from paceline.performance.chart import Chart
+from paceline.performance.interactive_chart import Chart
 from paceline.performance.number_format import joined
 from paceline.performance.page import (
     Html,

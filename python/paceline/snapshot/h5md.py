@@ -12,7 +12,7 @@ from paceline._util.files import check_output
 from paceline._util.machine import current_command
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.hdf5.file import wrap_errors
-from paceline.hdf5.h5md_tree import (
+from paceline.hdf5.h5md_groups import (
     ELEMENTS,
     GROUP,
     QUANTITIES,

@@ -17,7 +17,7 @@ from paceline._util.files import temporary_name, writing_to
 from paceline.block import Block, vectors_of
 from paceline.contract.kinds import PerBlock
 from paceline.errors import UnsupportedError, UnwritableError, warn
-from paceline.hdf5.h5md_tree import LAMBDA, AtomProperties, Description, FrameColumns
+from paceline.hdf5.h5md_groups import LAMBDA, AtomProperties, Description, FrameColumns
 from paceline.hdf5.storage_layout import (
     ChunkOffsets,
     Storage,

@@ -21,8 +21,8 @@ from paceline import _core
 from paceline._util.files import create_growing, writing_to
 from paceline._util.os_calls import write_at
 from paceline.block import CELL_WIDTH, FIELDS, Block, FrameBuffer, field_bits
-from paceline.contract.atoms import Atoms
 from paceline.contract.source import FORMATS
+from paceline.contract.system_interface import Atoms
 from paceline.errors import PacelineError, UnsupportedError, warn
 from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
 from paceline.trajectory.write_frames import EncodedBlock, FrameFile, FramesToWrite

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from paceline._util.sorting import sorted_unique
+from paceline._util.sorted_unique import sorted_unique
 from paceline.block import cell_of
-from paceline.contract.atoms import (
+from paceline.contract.system_interface import (
     Atoms,
     Frames,
     System,

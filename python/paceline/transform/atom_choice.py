@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from paceline._util.arguments import check_selection, one_of
-from paceline.contract.atoms import (
+from paceline.contract.system_interface import (
     Atoms,
     Selected,
     System,

@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from paceline._util.sorting import sorted_unique
+from paceline._util.sorted_unique import sorted_unique
 from paceline.block import cell_of
-from paceline.contract.atoms import (
+from paceline.contract.system_interface import (
     System,
     attribute_of,
     positions_in,

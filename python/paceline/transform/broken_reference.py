@@ -4,7 +4,13 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import cell_of
-from paceline.contract.atoms import Atoms, System, attribute_of, positions_in, topology_of
+from paceline.contract.system_interface import (
+    Atoms,
+    System,
+    attribute_of,
+    positions_in,
+    topology_of,
+)
 from paceline.errors import warn
 from paceline.transform.compounds import known_bonds
 from paceline.transform.links import find_links

@@ -8,9 +8,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from paceline import _core
-from paceline._util.sorting import sorted_unique
+from paceline._util.sorted_unique import sorted_unique
 from paceline.block import Block
-from paceline.contract.atoms import (
+from paceline.contract.system_interface import (
     Atoms,
     Selected,
     System,

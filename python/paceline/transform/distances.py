@@ -4,7 +4,13 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import cell_of, vectors_of
-from paceline.contract.atoms import System, fields_of, positions_in, set_values, values_of
+from paceline.contract.system_interface import (
+    System,
+    fields_of,
+    positions_in,
+    set_values,
+    values_of,
+)
 
 #: Pair of nearby atoms: row or index of each atom, and the distance between them, Å.
 PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from paceline.contract.atoms import System, attribute_of
+from paceline.contract.system_interface import System, attribute_of
 from paceline.errors import TransformError
 from paceline.performance.number_format import joined
 from paceline.transform.compounds import compute_once, fragments_of, known_bonds

@@ -6,9 +6,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from paceline import _core
-from paceline._util.sorting import sorted_unique
+from paceline._util.sorted_unique import sorted_unique
 from paceline.block import cell_of
-from paceline.contract.atoms import System, attribute_of, positions_in
+from paceline.contract.system_interface import System, attribute_of, positions_in
 from paceline.errors import TransformError
 from paceline.transform.compounds import compute_once, fragments_of
 from paceline.transform.distances import REACH, distances, near_pairs, read_frame, widths

@@ -5,7 +5,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from paceline._util.choices import BEADS, NAMES_OF_BEADS
-from paceline.contract.atoms import (
+from paceline.contract.system_interface import (
     Atoms,
     System,
     attribute_of,

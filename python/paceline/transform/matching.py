@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from paceline.contract.atoms import Atom, Atoms, System, attribute_of, topology_attribute_of
+from paceline.contract.system_interface import (
+    Atom,
+    Atoms,
+    System,
+    attribute_of,
+    topology_attribute_of,
+)
 from paceline.errors import warn
 from paceline.performance.number_format import joined, many
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline._util.sorting import sorted_unique
+from paceline._util.sorted_unique import sorted_unique
 from paceline.block import cell_of
-from paceline.contract.atoms import Selected, System, residue_name
+from paceline.contract.system_interface import Selected, System, residue_name
 from paceline.contract.transform_interface import CoreTransform, Transform, WorkerTransform
 from paceline.errors import UnsupportedError, warn, with_script_advice
 from paceline.performance.number_format import many

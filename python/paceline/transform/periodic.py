@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline._util.arguments import one_of
-from paceline._util.sorting import sorted_unique
-from paceline.contract.atoms import Selected, System
+from paceline._util.sorted_unique import sorted_unique
+from paceline.contract.system_interface import Selected, System
 from paceline.contract.transform_interface import CoreTransform, Transform, WorkerTransform
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.atom_choice import describe, known_weights, select

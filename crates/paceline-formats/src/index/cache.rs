@@ -34,8 +34,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed as checksum;
 
 use crate::fingerprint::Fingerprint;
 use crate::format::{Layout, Times};
+use crate::os_calls;
 use crate::source::{FileSource, Source};
-use crate::system;
 
 const MAGIC: [u8; 8] = *b"paceline";
 const VERSION: u32 = 5;
@@ -181,7 +181,7 @@ fn is_temporary(name: &[u8], of: &[u8]) -> bool {
 
 /// Check whether a file is unlocked.
 fn is_abandoned(path: &Path) -> bool {
-    system::open_unless_link(path).is_ok_and(|file| file.try_lock().is_ok())
+    os_calls::open_unless_link(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
 fn write_new(
@@ -190,7 +190,7 @@ fn write_new(
     times: &Times,
     permissions: Option<Permissions>,
 ) -> io::Result<File> {
-    let mut file = system::create_new(file, permissions.is_some())?;
+    let mut file = os_calls::create_new(file, permissions.is_some())?;
     // The file is locked until it is closed. On a file system without locks, temporary files of
     // killed processes remain.
     let _ = file.try_lock();

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use super::{Source, Traffic};
 use crate::error::{Error, Result};
-use crate::system;
+use crate::os_calls;
 
 /// File that is read at offsets.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl FileSource {
     /// # Errors
     /// [`Error::Io`] if the system reports an error, or if the path is not a file.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = system::open_without_waiting(path)
+        let file = os_calls::open_without_waiting(path)
             .map_err(|source| Error::io(path, "cannot open", source))?;
         let kind = file
             .metadata()
@@ -77,7 +77,7 @@ impl Source for FileSource {
         let mut done = 0;
         while done < buffer.len() {
             self.calls.fetch_add(1, Ordering::Relaxed);
-            match system::read_at(&self.file, &mut buffer[done..], offset + done as u64) {
+            match os_calls::read_at(&self.file, &mut buffer[done..], offset + done as u64) {
                 Ok(0) => {
                     return Err(Error::Changed {
                         path: self.path.clone(),
@@ -107,7 +107,7 @@ impl Source for FileSource {
     }
 
     fn will_need(&self, offset: u64, len: u64) {
-        system::will_need(&self.file, offset, len);
+        os_calls::will_need(&self.file, offset, len);
     }
 
     fn traffic(&self) -> Traffic {

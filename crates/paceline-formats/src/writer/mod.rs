@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::Error;
 use crate::hdf5_chunks::encode::{ChunkBuffers, ChunkEncoder};
-use crate::system::write_all_at;
+use crate::os_calls::write_all_at;
 use crate::{CellRow, Encoder, FrameIn, Series, UnitCell};
 
 /// Maximum memory that a thread keeps for its next block, bytes.

@@ -8,7 +8,7 @@
 use super::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, square};
 use super::rdf::are_searched_by_cells;
 use super::row_kernel::{Frames, RowKernel, cell_or_none};
-use super::transform::Refused;
+use super::transform_interface::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{self, Error};
 

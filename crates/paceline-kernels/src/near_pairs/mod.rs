@@ -8,7 +8,7 @@
 use std::mem::take;
 
 use super::row_kernel::{Frames, RowKernel};
-use super::transform::Refused;
+use super::transform_interface::Refused;
 use super::unwrap::fragments;
 use crate::frame_parts::{change, compute};
 use paceline_base::error::{self, Error};

@@ -14,7 +14,7 @@ mod steps;
 
 use super::cell::{Cell, NoCell};
 use super::placement::Basis;
-use super::transform::{Refused, Transform, each_row, position};
+use super::transform_interface::{Refused, Transform, each_row, position};
 use super::{check_len, frame_len};
 use paceline_base::error::{Error, Result};
 use places::{PIECE, RoundedCell, largest_of, move_to_images};

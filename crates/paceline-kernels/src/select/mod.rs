@@ -9,7 +9,7 @@ use super::cell::{Cell, is_placeholder};
 use super::near_pairs::{Atoms, Measure, Point, Search, cell_for, extent_of, finite};
 use super::placement::Placement;
 use super::row_kernel::{Frames, cell_or_none};
-use super::transform::Refused;
+use super::transform_interface::Refused;
 use crate::frame_parts::{MANY, change};
 use paceline_base::error::{self, Error};
 

@@ -4,9 +4,9 @@
 //! complete. A program that is killed leaves the complete frames.
 
 mod cell;
-mod container;
 mod dcd;
 mod dlpoly;
+mod file_interface;
 #[cfg(all(unix, target_pointer_width = "64"))]
 pub(crate) mod h5md;
 mod netcdf;
@@ -24,7 +24,7 @@ use crate::formats::{Arrays, Float, Text};
 use crate::{Failure, Records, Result};
 
 pub use cell::{angles, lengths_and_cosines};
-pub use container::{Container, Property, open};
+pub use file_interface::{Container, Property, open};
 pub use output::check_output;
 
 use output::Output;

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use paceline_formats::error::Error;
-use paceline_formats::system::{close, create_new, is_same_file, read_at, write_all_at};
+use paceline_formats::os_calls::{close, create_new, is_same_file, read_at, write_all_at};
 
 use crate::{Failure, Result};
 
@@ -105,7 +105,7 @@ impl Output {
     /// Reserve disk space for bytes, if the system supports it.
     #[cfg(all(unix, target_pointer_width = "64"))]
     pub fn reserve(&self, offset: u64, size: usize) -> Result<()> {
-        let reserved = paceline_formats::system::reserve(&self.file, offset, size);
+        let reserved = paceline_formats::os_calls::reserve(&self.file, offset, size);
         reserved.map_err(|source| self.error("cannot write", source))
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use paceline_formats::Fields;
 use paceline_formats::error::{self, Error};
-use paceline_formats::system::{path_of_bytes, read_at};
+use paceline_formats::os_calls::{path_of_bytes, read_at};
 
 use super::frames::owners_of;
 use super::{

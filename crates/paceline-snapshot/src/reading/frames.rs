@@ -8,10 +8,10 @@ use paceline_formats::atom_set::Atoms;
 use paceline_formats::dlpoly::encode::Cell;
 use paceline_formats::error::{self, Error};
 use paceline_formats::fingerprint::Samples;
+use paceline_formats::os_calls::path_of_bytes;
 use paceline_formats::reader::{BlockOut, BlockReader, Extents, Numbers};
 use paceline_formats::registry::STANDARD;
 use paceline_formats::source::{FileSource, Source};
-use paceline_formats::system::path_of_bytes;
 use paceline_formats::trajectory::Trajectory;
 use paceline_formats::{Fields, Layout, UnitCell, dlpoly};
 
@@ -25,7 +25,7 @@ use crate::check::agree;
 use crate::file::Heading;
 #[cfg(all(unix, target_pointer_width = "64"))]
 use crate::file::h5md::H5mdReader;
-use crate::ranks::choose_readers;
+use crate::rank_choice::choose_readers;
 use crate::session::{Call, absolute, check_call, check_same, next_number};
 use crate::{Communicator, Reduce, Result};
 

@@ -7,7 +7,7 @@ use std::sync::{Barrier, Mutex};
 
 use crate::{Communicator, Reduce};
 use paceline_formats::error::{Error, Result};
-use paceline_formats::system::write_all_at;
+use paceline_formats::os_calls::write_all_at;
 
 /// Messages between ranks: for each sending rank, the bytes for each receiving rank.
 struct Table {

@@ -239,7 +239,7 @@ fn files_that_are_cached_side_by_side_share_the_limit() {
         .files()
         .into_iter()
         .map(|file| fs::metadata(file).unwrap());
-    let stored: u64 = stored.map(|metadata| system::allocated(&metadata)).sum();
+    let stored: u64 = stored.map(|metadata| os_calls::allocated(&metadata)).sum();
     let beside = seeds.len() as u64 * (BLOCK + PAGE);
     assert!(
         stored <= ALL + beside,

@@ -1,10 +1,10 @@
 //! Tree of an H5MD file: units, time axis, cell and provenance, as the Python package creates it.
 //!
 //! The order of the calls determines the bytes of the file. It is the same as in
-//! `paceline/hdf5/h5md_tree.py` and in h5py.
+//! `paceline/hdf5/h5md_groups.py` and in h5py.
 
 use paceline_formats::Fields;
-use paceline_formats::system::user_name;
+use paceline_formats::os_calls::user_name;
 
 use super::super::{Contents, Heading, Property, Settings};
 use super::library::{Hdf5, Id};

@@ -13,7 +13,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.arguments import check_selection
 from paceline.block import Block, check_refused
-from paceline.contract.atoms import Atoms, System, UpdatingAtoms, attribute_of
+from paceline.contract.system_interface import Atoms, System, UpdatingAtoms, attribute_of
 from paceline.errors import UnsupportedError
 from paceline.transform.atom_choice import updates_itself
 

@@ -14,7 +14,12 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import escaped
 from paceline._util.machine import current_user
-from paceline.contract.atoms import Atoms, TopologyAttribute, attribute_of, topology_attribute_of
+from paceline.contract.system_interface import (
+    Atoms,
+    TopologyAttribute,
+    attribute_of,
+    topology_attribute_of,
+)
 from paceline.errors import UnwritableError
 from paceline.hdf5.units import OUR_UNITS, factor_of
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from paceline.analysis.kernels import least_width
 from paceline.block import cell_of, dimensions_of, periodic_vectors, upright_vectors, vectors_of
-from paceline.contract.atoms import Atoms, System, positions_in
+from paceline.contract.system_interface import Atoms, System, positions_in
 from paceline.contract.transform_interface import CoreTransform
 from paceline.errors import UnsupportedError
 from paceline.transform.compounds import fragments_of, molecular_bonds_of

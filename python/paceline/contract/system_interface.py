@@ -340,6 +340,8 @@ def frames_shown(values: Sequence[object]) -> dict[int, int]:
         several = isinstance(value, list | tuple)
         for one in value if several else (value,):  # type: ignore[attr-defined]
             universe = attribute_of(one, "universe")
+            if universe is None:
+                continue
             frame = None
             with suppress(NoFramesYet), offline(universe):
                 frame = attribute_of(attribute_of(universe, "trajectory"), "frame")
