@@ -4,8 +4,8 @@ use crate::error::{Error, Result};
 
 /// A strictly increasing set of atom indices out of `n_total` atoms.
 ///
-/// The caller restores the order and duplicates of atoms, by mapping the columns of the decoded
-/// block. A decoder can therefore read a frame once, from front to back.
+/// A decoder can therefore read a frame once, from front to back. A caller that needs another order
+/// of atoms, or duplicates, rearranges the columns of the decoded block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Atoms {
     n_total: usize,

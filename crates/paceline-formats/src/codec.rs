@@ -31,14 +31,14 @@ pub trait Decoder: Send {
     /// Read data that only the first frame contains.
     ///
     /// # Errors
-    /// [`Fault::Bad`] if these are not the bytes of a first frame.
+    /// [`Fault::Bad`] if the bytes are not a valid first frame.
     fn learn(&mut self, _first: &[u8]) -> Result<(), Fault> {
         Ok(())
     }
 
     /// Return the bytes to read of frame number `frame`, which has `size` bytes. Runs are ascending
-    /// and disjoint, and lie within the frame. The last run may be too short, if its length becomes
-    /// known only during decoding.
+    /// and disjoint, and lie within the frame. The last run may be too short: [`Decoder::decode`]
+    /// then returns [`Fault::Short`].
     fn runs(&mut self, frame: u64, size: u64) -> &[Run];
 
     /// Decode frame number `frame` from `bytes`, the concatenated runs.
@@ -94,7 +94,8 @@ pub fn check_time(at: usize, time: f64) -> Result<(), Fault> {
     }
 }
 
-/// Refuse values that are not all finite. `one` names the three values of an atom, for the message.
+/// Refuse values that are not all finite. `one` is the name of the values of one atom in the
+/// message, such as "position".
 ///
 /// # Errors
 /// A message with the first atom that has a value that is not finite.
@@ -111,9 +112,8 @@ pub fn not_finite(atom: usize, one: &str, found: f32) -> String {
     format!("atom {atom}: expected a finite {one}, found {found}")
 }
 
-/// Return zero bits for a finite number, and other bits otherwise, since x − x is 0 or NaN. The
-/// bits of all numbers of a frame can be combined without branches. This takes a seventh of the
-/// time of a search.
+/// Return 0 for a finite number, and the nonzero bits of x − x = NaN for any other. Combining these
+/// bits for all numbers of a frame needs no branches, and takes a seventh of the time of a search.
 #[expect(clippy::eq_op, reason = "not equal where x is NaN or infinite")]
 pub fn odd_bits(x: f32) -> u32 {
     (x - x).to_bits()
@@ -128,7 +128,7 @@ pub struct ReadRanges {
     /// Total number of bytes of the runs.
     pub len: u64,
     gap: u64,
-    /// True if the last run may grow.
+    /// True if the next range may be merged with the last run.
     open: bool,
 }
 
@@ -162,7 +162,7 @@ impl ReadRanges {
         (self.len - (self.end() - start)) as usize
     }
 
-    /// Start a separate run with the next range.
+    /// Make the next range start a separate run, even if it is close to the last run.
     pub fn close(&mut self) {
         self.open = false;
     }

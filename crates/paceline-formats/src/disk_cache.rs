@@ -22,7 +22,7 @@ use crate::os_calls;
 use crate::source::{Access, Requests, Source, Traffic};
 
 /// Size of a block, bytes. Smaller blocks need more calls to a remote file system. The tests of
-/// this crate use them, to be fast.
+/// this crate use smaller blocks, to be fast.
 pub const BLOCK: u64 = if cfg!(test) { 64 * 1024 } else { 1024 * 1024 };
 /// Size of an entry of the table, bytes. An entry of zero means that the block is absent.
 const ENTRY: u64 = 8;
@@ -32,14 +32,15 @@ const PAGE: u64 = 4096;
 const RECENT: usize = 4;
 /// Number of stored blocks after which the sizes of the other files of the folder are read again.
 const RECOUNT: u64 = 16;
-/// Time for which sources that are opened use the same list of files, if the folder has at least this
-/// many, also as a multiple of the time that listing them took. Without it, the time to open many
-/// sources would grow as the square of their number.
+/// Time for which further sources that are opened reuse a list of the files in the folder:
+/// `LISTED_FOR`, or `LISTINGS` times the time that listing took if that is longer. Only lists of at
+/// least `MANY` files are reused. Without reuse, the time to open many sources would grow as the
+/// square of their number.
 const LISTED_FOR: Duration = Duration::from_secs(1);
 const LISTINGS: u32 = 50;
 const MANY: usize = 128;
-/// Number of free bytes below which these sizes are read again before each block, because several
-/// processes of the node store blocks.
+/// Distance to the limit of the cache, bytes, below which the sizes of the other files are read
+/// again before each block is stored, because several processes of the node store blocks.
 const NEARLY_FULL: u64 = 1024 * BLOCK;
 /// Beginning of the names of cache folders, with the version of the layout of files.
 const FOLDER: &str = "paceline-blocks-1";
@@ -55,7 +56,7 @@ pub struct DiskCache {
     pub since: SystemTime,
 }
 
-/// Size of a file of the cache on the disk, bytes, its path and the time of its last use.
+/// File of the cache: its path, its size on the disk in bytes, and the time of its last use.
 struct Used {
     path: PathBuf,
     bytes: u64,
@@ -85,13 +86,14 @@ impl DiskCache {
         Err(fail(&own, why))
     }
 
-    /// Return the name of the file of one version of a source.
+    /// Return the name of the cache file of this version of a source.
     fn name(source: &dyn Source, fingerprint: &Fingerprint) -> Result<String> {
         let (path, version) = (path_hash(source.path()), source.version()?);
         Ok(format!("{path}-{fingerprint}-{version:016x}"))
     }
 
-    /// Return, for each block of some files, whether the cache of this node contains it.
+    /// Return, for each of `files` and each of its blocks, whether the cache of this node contains
+    /// the block.
     ///
     /// The files themselves are not opened, so that a modified file may count as cached.
     ///
@@ -111,7 +113,8 @@ impl DiskCache {
     }
 }
 
-/// Return, for each block of a source, whether a file of the cache has its hash.
+/// Return, for each block of a source, whether the table of the cache file `path` has an entry for
+/// it.
 fn read_table(path: Option<&Path>, size: u64) -> Vec<bool> {
     let mut table = vec![0; (size.div_ceil(BLOCK) * ENTRY) as usize];
     if let Some(Ok(file)) = path.map(File::open) {
@@ -132,7 +135,7 @@ fn path_hash(path: &Path) -> String {
     format!("{:016x}", xxh3_64(path.as_os_str().as_encoded_bytes()))
 }
 
-/// Files of a cache, in the order of their names, and their size.
+/// List of the files of a cache, sorted by name, and their total size in bytes.
 struct Listed {
     folder: PathBuf,
     /// Time until which the list is used.
@@ -145,7 +148,8 @@ struct Listed {
 static LISTED: Mutex<Option<Arc<Listed>>> = Mutex::new(None);
 
 impl Listed {
-    /// List a folder, unless this was done a short time ago. Other threads wait for the list.
+    /// List a folder, or return the last list if it is recent enough. Meanwhile, other threads
+    /// wait.
     fn of(folder: &Path) -> io::Result<Arc<Listed>> {
         let mut last = LISTED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*last
@@ -178,7 +182,7 @@ impl Listed {
     }
 }
 
-/// Return the files of a cache, except one.
+/// Return the files of a cache, except the file named `own`.
 fn others(folder: &Path, own: &str) -> io::Result<Vec<Used>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -198,10 +202,11 @@ fn others(folder: &Path, own: &str) -> io::Result<Vec<Used>> {
     Ok(found)
 }
 
-/// Number of bytes that were read from a cache, and the failure of the cache.
+/// Use of a cache: number of bytes read from the cache, and the reason why it no longer stores
+/// blocks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheUse {
-    /// Number of bytes, in whole blocks.
+    /// Number of bytes of all blocks that were read from the cache.
     pub bytes: u64,
     /// Sentence that says why blocks are no longer stored.
     pub notice: Option<String>,
@@ -230,7 +235,8 @@ pub struct CachedSource<S> {
 }
 
 impl<S: Source> CachedSource<S> {
-    /// Open the file of this version of a source in a cache. Older versions are removed.
+    /// Open the cache file of this version of a source. Cache files of its older versions are
+    /// removed.
     ///
     /// If the disk is full, the source is read without a cache.
     ///
@@ -294,7 +300,7 @@ impl<S: Source> CachedSource<S> {
         std::mem::take(&mut self.used.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Store no more blocks, for this reason.
+    /// Stop storing blocks, and record the reason `why`.
     fn stop(&self, why: &str) {
         if !self.stopped.swap(true, Ordering::Relaxed) {
             let notice = format!(
@@ -311,7 +317,7 @@ impl<S: Source> CachedSource<S> {
         self.size.div_ceil(BLOCK)
     }
 
-    /// Offset of a block in the file of the cache.
+    /// Offset of a block in the cache file.
     fn place(&self, number: u64) -> u64 {
         (self.n_blocks() * ENTRY).next_multiple_of(PAGE) + number * BLOCK
     }
@@ -398,7 +404,8 @@ impl<S: Source> CachedSource<S> {
         BLOCK.min(self.size - number * BLOCK) as usize
     }
 
-    /// Return a block from memory, the cache, or the source. Other threads do not wait for it.
+    /// Return a block from memory, the cache, or the source. Other threads can read blocks
+    /// meanwhile.
     fn block(&self, number: u64) -> Result<Arc<Vec<u8>>> {
         let reused = {
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -426,7 +433,8 @@ impl<S: Source> CachedSource<S> {
         Ok(block)
     }
 
-    /// Return true if the cache has a block, whose hash is compared when it is read.
+    /// Return true if the cache has an entry for a block. Its hash is compared only when the block
+    /// is read.
     fn holds(&self, number: u64) -> bool {
         let entry = |file| self.entry(file, number);
         self.file.as_ref().is_some_and(|file| entry(file) != 0)
@@ -486,7 +494,7 @@ impl<S: Source> Source for CachedSource<S> {
     fn will_need(&self, offset: u64, len: u64) {
         let end = offset.saturating_add(len).min(self.size);
         let blocks: Vec<u64> = (offset / BLOCK..end.div_ceil(BLOCK)).collect();
-        // Blocks that follow each other are announced together.
+        // Adjacent blocks are announced with one call if all or none of them are in the cache.
         for run in blocks.chunk_by(|&one, &next| self.holds(one) == self.holds(next)) {
             let (first, last) = (run[0], run[run.len() - 1]);
             let len = last * BLOCK + self.len(last) as u64 - first * BLOCK;

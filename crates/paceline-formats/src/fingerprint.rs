@@ -34,7 +34,8 @@ impl Fingerprint {
         self.size
     }
 
-    /// Return the fingerprint of a version whose identity a store has stated.
+    /// Return the fingerprint of an object's version that the store identifies by the text
+    /// `identity`.
     pub(crate) fn of_identity(size: u64, identity: &str) -> Self {
         let hash = xxh3_128(identity.as_bytes());
         Fingerprint { size, hash }
@@ -196,8 +197,9 @@ fn places(size: u64) -> Vec<Range<u64>> {
     (0..u128::from(N_SAMPLES)).map(place).collect()
 }
 
-/// Return true if `source` has `size` bytes, and samples from its first to its last bytes have these
-/// hashes. Since each sample of an object is a request, only a few are compared.
+/// Return true if `source` has `size` bytes, and a few samples, from its first to its last bytes,
+/// have the hashes `digests`. Only a few are compared, since each sample of an object needs a
+/// request.
 ///
 /// # Errors
 /// Errors of the source.
@@ -231,7 +233,7 @@ fn prefetch<'a>(source: &dyn Source, places: impl IntoIterator<Item = &'a Range<
     }
 }
 
-/// Read a sample, and blank the ranges that `counts` returns.
+/// Read a sample, and replace the ranges that `counts` returns by zeros.
 fn read(source: &dyn Source, place: &Range<u64>, counts: &Counts<'_>) -> Result<Vec<u8>> {
     let mut sample = vec![0; (place.end - place.start) as usize];
     source.read_at(place.start, &mut sample)?;
@@ -241,8 +243,8 @@ fn read(source: &dyn Source, place: &Range<u64>, counts: &Counts<'_>) -> Result<
     Ok(sample)
 }
 
-/// Blank the numbers in a header that a running simulation updates with every frame, so that they
-/// do not change the fingerprint.
+/// Replace the counts in a header, which a running simulation updates with every frame, by zeros,
+/// so that they do not change the fingerprint.
 fn mask(head: &mut [u8], counts: &Counts<'_>) {
     for range in counts(head) {
         if let Some(count) = head.get_mut(range) {
@@ -252,7 +254,7 @@ fn mask(head: &mut [u8], counts: &Counts<'_>) {
 }
 
 /// Source that verifies samples before it returns bytes. The samples inside and on both sides of a
-/// requested range are compared with those of another process. Each sample is compared once.
+/// requested range are compared with the hashes from another process. Each sample is compared once.
 ///
 /// A process that reads a part of the file therefore reads few samples. It still detects any change
 /// near this part that affects a sample.
@@ -261,7 +263,7 @@ pub struct VerifiedSource<S> {
     counts: Box<StaticCounts>,
     samples: Samples,
     places: Vec<Range<u64>>,
-    /// Bit mask of the samples that were compared and equal.
+    /// Bit mask of the samples that were compared, and found equal.
     compared: AtomicU32,
 }
 
@@ -272,7 +274,7 @@ impl<S: Source> VerifiedSource<S> {
         samples.fingerprint.verify_size(&source)?;
         let places = match samples.identity() {
             None => places(samples.fingerprint.size),
-            // The store compares versions at each request.
+            // No samples are compared, since the store compares versions at each request.
             identity if identity == source.identity() => Vec::new(),
             _ => return Err(new_version(&source)),
         };
@@ -354,7 +356,7 @@ impl<S: Source> Source for VerifiedSource<S> {
         self.source.take_requests()
     }
 
-    /// Return the traffic without the samples, which callers have not requested.
+    /// Return the traffic, not counting the samples, which callers have not requested.
     fn traffic(&self) -> Traffic {
         let mut traffic = self.source.traffic();
         let compared = self.compared.load(Ordering::Relaxed);

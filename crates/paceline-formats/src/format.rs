@@ -113,7 +113,7 @@ pub struct Abilities {
     pub varying_atoms: bool,
 }
 
-/// Whether the times of a file's frames are known.
+/// State of the times of a file's frames: in ps, in an unknown unit, or missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Clock {
     /// Times are in ps.
@@ -125,7 +125,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Return the reason why times are not known; `None` if they are known.
+    /// Return the reason why times in ps are not known; `None` if they are known.
     pub fn doubt(&self) -> Option<&str> {
         match self {
             Clock::Known => None,
@@ -164,8 +164,9 @@ pub trait FileLayout: Debug + Send + Sync {
         0
     }
 
-    /// Return the traits, besides format and atoms, that files must share to be joined: name and
-    /// value. Traits named [`REMARK`] and something may differ: those of the first file are kept.
+    /// Return the traits (name and value), besides format and atoms, that files must share to be
+    /// joined. Traits whose names begin with [`REMARK`] may differ; the joined file has the traits
+    /// of the first file.
     ///
     /// # Errors
     /// Errors of the source.
@@ -207,12 +208,13 @@ pub trait FileLayout: Debug + Send + Sync {
         0.0
     }
 
-    /// Return whether the times of the frames are known.
+    /// Return the state of the times: known, or the reason why not.
     fn clock(&self) -> Clock {
         Clock::Known
     }
 
-    /// Return why lengths are only taken to be in Å; `None` if their unit is known.
+    /// Return the reason why the unit of lengths is unknown, so that Å is assumed; `None` if it is
+    /// known.
     fn length_doubt(&self) -> Option<&'static str> {
         None
     }
@@ -233,7 +235,7 @@ pub struct Layout(Arc<dyn FileLayout>);
 impl Layout {
     const VERSION: u8 = 1;
 
-    /// Share the layout of a format.
+    /// Wrap the layout of a file, so that clones share it.
     pub fn new(layout: impl FileLayout + 'static) -> Self {
         Layout(Arc::new(layout))
     }
@@ -285,8 +287,8 @@ impl PartialEq for Layout {
     }
 }
 
-/// Return the number of atoms of a layout that was saved without other data. Formats store it in 31
-/// bits.
+/// Parse the number of atoms, for formats whose serialised layout contains nothing else; `None` if
+/// it needs more than the 31 bits of these formats.
 pub fn n_atoms_of(bytes: &[u8]) -> Option<usize> {
     let n_atoms = u64::from_le_bytes(bytes.try_into().ok()?);
     Some(i32::try_from(n_atoms).ok()? as usize)
@@ -399,8 +401,8 @@ impl Registry {
         Samples::of(source, size, &|head| self.counts(head))
     }
 
-    /// Compare the content with hashes of the samples of a copy, even if a store identifies the
-    /// version.
+    /// Return true if the content of an object has the sample hashes `digests`, computed from a
+    /// copy. The content is compared even if a store identifies the version.
     ///
     /// # Errors
     /// As [`Registry::samples`].
@@ -464,7 +466,7 @@ pub struct OpenOptions<'a> {
     /// it.
     pub n_atoms: Option<usize>,
     /// Cache in which the bytes of a scanned object of a store are kept, so that they are requested
-    /// once. If they cannot be kept there, the scan needs no cache.
+    /// once. If the cache cannot be used, the scan proceeds without it.
     pub cache: Option<DiskCache>,
     /// Number of threads that scan a long file.
     pub n_threads: usize,
@@ -500,7 +502,7 @@ pub enum Origin {
     Extended,
     /// From a saved index.
     Loaded,
-    /// From some frames in the middle of the file. The file has other frames.
+    /// From some frames in the middle of the file. The file has further frames.
     Sampled,
 }
 

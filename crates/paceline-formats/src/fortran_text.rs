@@ -77,7 +77,8 @@ fn after_blanks<'a>(line: &&'a [u8]) -> &'a [u8] {
     &rest[blanks..]
 }
 
-/// Move the line past a word, if the number ends at the end of the word (`len` bytes).
+/// Move `line` past a number of `len` bytes at the start of `word`. Return `None` if the word
+/// continues after the number.
 fn end<'a>(line: &mut &'a [u8], word: &'a [u8], len: usize) -> Option<()> {
     let rest = &word[len..];
     if rest.first().is_some_and(|&byte| !is_blank(byte)) {
@@ -164,8 +165,8 @@ fn eight_digits(digits: u64) -> u64 {
     fours.wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
-/// Parse the exponent at the front of `bytes`; return it with its length. It is 0 if there is none,
-/// and `None` if it has no digits.
+/// Parse the exponent at the front of `bytes`; return it with its length, both 0 without an
+/// exponent. Return `None` for an exponent without digits, or with more than nine.
 fn exponent(bytes: &[u8]) -> Option<(i64, usize)> {
     let letter = match bytes.first() {
         Some(b'E' | b'e' | b'D' | b'd' | b'Q' | b'q') => 1,
@@ -498,7 +499,8 @@ const FIVES: [u64; 28] = {
     fives
 };
 
-/// Smallest exponent of ten that [`ten_digits`] converts without the standard library: 9 + 18 = 27.
+/// Smallest exponent q that [`ten_digits`] converts without the standard library: 9 − q may be at
+/// most 27, the largest exponent in [`FIVES`].
 const LEAST_POWER: i32 = -18;
 
 /// Smallest numbers whose ten digits round up to 10^`LEAST_POWER`, …, 10¹⁰. From 1 on, these are
@@ -571,14 +573,14 @@ fn digits_by_library(value: f64) -> (u64, i32) {
 /// Return `value` × 10^`DECIMALS` as an integer; `None` if it exceeds 64 bits. `value` must not be
 /// negative.
 fn scaled<const DECIMALS: usize>(value: f64) -> Option<u64> {
-    // With fewer decimals, a shift to the left could be necessary.
+    // With fewer decimals, a result that fits into 64 bits could need a shift to the left.
     const { assert!(DECIMALS >= 6 && DECIMALS < FIVES.len()) };
     if !value.is_finite() {
         return None;
     }
     let (mantissa, exponent) = parts(value);
     match -(exponent + DECIMALS as i32) {
-        // The number is at least 2⁵² × 5⁶.
+        // The result is at least 2⁵² × 5⁶, which exceeds 64 bits.
         ..=0 => None,
         shift @ 1..128 => {
             let digits = shifted(mantissa, FIVES[DECIMALS], shift as u32);

@@ -26,7 +26,8 @@ impl DcdEncoder {
     /// # Errors
     /// A message with the limit of DCD files.
     pub fn new(n_atoms: usize, has_cell: bool) -> Result<Self, String> {
-        // Readers treat the markers as signed numbers.
+        // Readers treat markers as signed 32-bit numbers, which limits a record of 4 bytes per
+        // atom.
         let most = i32::MAX / 4;
         match i32::try_from(n_atoms) {
             Ok(n_atoms) if (1..=most).contains(&n_atoms) => Ok(DcdEncoder { n_atoms, has_cell }),
@@ -208,7 +209,8 @@ impl Clock {
 }
 
 /// Find the best small fraction for `value` among the convergents of its continued fraction: the
-/// first convergent that is precise enough, or the last one whose parts fit into 32 bits.
+/// first convergent that is precise enough, or the last one whose numerator and denominator fit
+/// into 32 bits.
 fn fraction(value: f64, tolerance: f64) -> (i32, i32) {
     let most = f64::from(i32::MAX);
     let mut rest = value;
@@ -225,7 +227,7 @@ fn fraction(value: f64, tolerance: f64) -> (i32, i32) {
         }
         rest = 1.0 / (rest - whole);
     }
-    // If the integer part does not fit, the times begin at the largest possible value.
+    // If even the integer part of `value` does not fit, the largest possible value is used.
     if best.1 == 0.0 {
         best = (most.copysign(value), 1.0);
     }

@@ -394,7 +394,8 @@ fn check_frame(
     let runs = decoder.runs(frame, size).to_vec();
     let access = source.access();
     if access.ahead > 0 {
-        // The markers are far apart, and a store would be asked for one after the other.
+        // All markers are requested at once: they are far apart, and a store would otherwise
+        // receive one request after the other.
         let ranges = runs.iter().map(|run| start + run.start..start + run.end());
         ask_for(source, access.gap, ranges);
     }
@@ -453,7 +454,7 @@ impl FileLayout for Layout {
                 self.n_atoms()
             ));
         }
-        // The file contained the whole header when it was parsed.
+        // The size of the header is safe to allocate: parsing checked that the file contains it.
         let mut head = vec![0; self.header_size() as usize];
         source.read_at(0, &mut head)?;
         match self.rewrite_head(&mut head, first, n_frames) {

@@ -6,7 +6,7 @@ use crate::format::Clock;
 use crate::unit_styles::Units;
 use crate::{UnitCell, triclinic_box, triclinic_vectors};
 
-/// CHARMM's unit of time in ps. It is divided as in MDAnalysis, to get the same bits.
+/// CHARMM's unit of time in ps. The same divisions as in MDAnalysis yield the same bits.
 pub(super) const AKMA: f64 = 1.0 / (1.0 / 4.888821e-2);
 pub(super) const CELL_LEN: u64 = 48;
 
@@ -40,7 +40,7 @@ pub struct Layout {
 pub(super) enum Writer {
     /// CHARMM, NAMD or a compatible program, with AKMA units.
     Charmm,
-    /// Program that has no times, and writes a step length of 1.
+    /// Program without knowledge of times, such as VMD, which writes a step length of 1 or 0.
     Timeless,
     /// LAMMPS, with the units of the simulation. Only the user can supply these units.
     Lammps(Option<Units>),
@@ -53,7 +53,8 @@ impl Writer {
             let mut windows = title.windows(words.len());
             windows.any(|window| window.eq_ignore_ascii_case(words))
         };
-        // No simulation has steps of 1 AKMA unit, which is 48.9 fs.
+        // A step length of 1 is a placeholder, since no simulation has steps of 1 AKMA unit, which
+        // is 48.9 fs.
         let is_placeholder =
             delta == Some(1.0) && (has(b"DCD plugin") || (istart, nsavc) == (0, 1));
         match has(b"written by LAMMPS") {
@@ -180,7 +181,7 @@ impl Layout {
     fn step_ps(&self) -> Option<f64> {
         let unit = match self.writer {
             Writer::Lammps(Some(units)) => units.time(),
-            // MDAnalysis uses the same unit if the unit is unknown.
+            // AKMA units are assumed if the unit is unknown, as in MDAnalysis.
             _ => AKMA,
         };
         self.delta.map(|delta| delta * unit)
@@ -199,12 +200,13 @@ impl Layout {
         }
     }
 
-    /// Return why lengths are only taken to be in Å; `None` if their unit is known.
+    /// Return the reason why the unit of lengths is unknown, so that Å is assumed; `None` if it is
+    /// known.
     pub(super) fn length_doubt(&self) -> Option<&'static str> {
         matches!(self.writer, Writer::Lammps(None)).then_some(Units::UNKNOWN)
     }
 
-    /// Return whether the times in the header are known.
+    /// Return the state of the times: known, or the reason why not.
     pub fn clock(&self) -> Clock {
         match (self.writer, self.delta) {
             (_, None) => Clock::Counted("the length of a step in its header is no number".into()),
@@ -221,7 +223,7 @@ impl Layout {
         }
     }
 
-    /// Return the layout with this unit style of LAMMPS.
+    /// Return the layout of a file of LAMMPS with the unit style `name`.
     ///
     /// # Errors
     /// A message with the reason why the unit style is impossible.
@@ -335,8 +337,8 @@ impl Layout {
         free.map_or(0, |free| self.n_atoms() - free.len())
     }
 
-    /// Return whether frames have cells, and how cells are interpreted if only the header
-    /// determines it.
+    /// Describe the cells of the frames: missing or present, and CHARMM's shape matrices if the
+    /// version in the header alone determines that.
     fn cells(&self) -> &'static str {
         match (self.has_cell, is_charmms_own(self.version)) {
             (false, _) => "missing",
@@ -373,7 +375,7 @@ impl Layout {
 // xx, xy, yy, xz, yz, zz        CHARMM's symmetric shape matrix
 // ```
 
-/// Highest CHARMM version that other programs write into their files.
+/// Highest CHARMM version that programs other than CHARMM write into their files.
 const LAST_PRETENDED: i32 = 25;
 /// CHARMM version that NAMD, VMD, LAMMPS, OpenMM and MDAnalysis write. These programs write
 /// cosines.
@@ -389,8 +391,8 @@ pub(super) fn is_charmms_own(version: i32) -> bool {
 /// Convert a cell record like MDAnalysis. If another program may have written `version`, the
 /// numbers decide. Three numbers from -1 to 1 are cosines. A negative number or an angle above 180
 /// means a shape matrix. All other numbers are lengths and degrees. With later versions, the record
-/// is a shape matrix. If the numbers are not a cell in one interpretation, the other is used. The
-/// vectors of a shape matrix are its rows.
+/// is a shape matrix. If the numbers are not a valid cell in the chosen interpretation, the other
+/// interpretation is used. The vectors of a shape matrix are its rows.
 pub(super) fn unit_cell(version: i32, record: [f64; 6]) -> UnitCell {
     if is_read_as_shape(version, record) {
         UnitCell::of_vectors(shape(record))
@@ -414,7 +416,8 @@ pub(super) fn doubt(version: i32, record: [f64; 6]) -> Option<String> {
         return None;
     }
     let certain = match (is_charmms_own(version), are_cosines(record)) {
-        // No other program is known to write cosines with such a version.
+        // A record that can be a shape matrix is certainly one: no program is known to write
+        // cosines with a version above [`LAST_PRETENDED`].
         (true, true) => is_shape(record),
         (true, false) => false,
         (false, true) => version == USUALLY_PRETENDED || !is_shape(record),
@@ -467,7 +470,7 @@ fn from_lengths(record: [f64; 6]) -> [f32; 6] {
         angles = angles.map(|cosine| 90.0 - cosine.asin() * 90.0 / std::f64::consts::FRAC_PI_2);
     }
     let [alpha, beta, gamma] = angles;
-    // Angles without lengths, and infinite numbers, are not a cell.
+    // Angles without lengths, and numbers that are not finite, mean that there is no cell.
     match [a, b, c, alpha, beta, gamma].map(|value| value as f32) {
         [0.0, 0.0, 0.0, ..] => [0.0; 6],
         dimensions if !dimensions.iter().all(|value| value.is_finite()) => [0.0; 6],

@@ -84,7 +84,7 @@ impl DcdDecoder {
     /// first frame.
     ///
     /// # Errors
-    /// [`Fault::Bad`] if these are not the bytes of a first frame.
+    /// [`Fault::Bad`] if the bytes are not a valid first frame.
     pub fn set_first_frame(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.check_size(&self.first, bytes.len() as u64)?;
         let mut wanted = Vec::new();
@@ -112,8 +112,8 @@ impl DcdDecoder {
         Err(Fault::bad(0, expected, format!("{size} bytes")))
     }
 
-    /// Check the markers in the bytes of a plan's runs, and read the wanted positions. Return the
-    /// cell.
+    /// Check the markers in `bytes`, the concatenated runs of `plan`, and read the wanted
+    /// positions. Return the cell.
     fn read(&self, plan: &Plan, bytes: &[u8], positions: &mut [f32]) -> Result<UnitCell, Fault> {
         if bytes.len() as u64 != plan.len {
             let expected = format!("{} bytes of the frame's runs", plan.len);
@@ -147,7 +147,7 @@ impl DcdDecoder {
         vectors.iter_mut().for_each(|number| *number *= factor);
     }
 
-    /// Read the cell record in the bytes of a plan's runs.
+    /// Read the cell record from `bytes`, the concatenated runs of `plan`.
     fn cell(&self, plan: &Plan, bytes: &[u8]) -> Option<[f64; 6]> {
         let number = match self.layout.big_endian {
             true => f64::from_be_bytes,
@@ -157,8 +157,8 @@ impl DcdDecoder {
         Some(std::array::from_fn(|i| number(bytes_at(bytes, at + 8 * i))))
     }
 
-    /// Return the warning about the cell, if any. `bytes` are those of a frame that
-    /// [`Decoder::decode`] has accepted.
+    /// Return the warning about the cell, if any. `bytes` are the concatenated runs of a frame,
+    /// which [`Decoder::decode`] has accepted.
     pub fn cell_doubt(&self, frame: u64, bytes: &[u8]) -> Option<String> {
         let cell = self.cell(self.plan(frame), bytes)?;
         layout::doubt(self.layout.version, cell)
@@ -222,15 +222,15 @@ struct Plan {
     pub runs: Vec<Run>,
     /// Total number of bytes of the runs.
     pub len: u64,
-    /// Record markers in the bytes of the runs.
+    /// Record markers in the concatenated runs.
     pub markers: Vec<Marker>,
-    /// Offset of the cell's numbers in the runs' bytes.
+    /// Offset of the cell's numbers in the concatenated runs.
     pub cell: Option<usize>,
-    /// Offsets of the first wanted x, y and z in the runs' bytes.
+    /// Offsets of the first wanted x, y and z in the concatenated runs.
     axes: [usize; 3],
     /// Number of bytes from the first wanted x to the end of the last one.
     span: usize,
-    /// Wanted numbers of one axis, at the same offsets for all three axes.
+    /// Wanted numbers of one axis, at the same relative offsets for all three axes.
     pieces: Vec<Piece>,
 }
 
@@ -239,21 +239,21 @@ struct Plan {
 struct Marker {
     /// Offset in the frame.
     pub at: usize,
-    /// Offset in the runs' bytes.
+    /// Offset in the concatenated runs.
     pub source: usize,
     pub value: u64,
 }
 
 /// Atoms that are adjacent both in the records of a frame and among the wanted atoms.
 struct Neighbours {
-    /// Index of the first atom in each record.
+    /// Index of the first atom among the atoms in a coordinate record.
     place: usize,
     /// Index of the first atom among the wanted atoms.
     target: usize,
     n: usize,
 }
 
-/// Numbers of [`Neighbours`] in the bytes of the runs.
+/// Numbers of [`Neighbours`] in the concatenated runs, for one axis.
 #[derive(Debug)]
 struct Piece {
     /// Offset from the first wanted number of the same axis.

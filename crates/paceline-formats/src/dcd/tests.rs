@@ -581,7 +581,8 @@ fn traits_tell_files_apart() {
             .collect();
         assert_eq!(differing(&other), names);
     }
-    // After the header of the other file, these frames would have other cells.
+    // Files of versions 24 and 36 must not be joined: the version in the header determines the
+    // interpretation of all cells.
     let cells = |version| {
         let cell = Some(NAMD_CELL);
         let traits = traits(&File {

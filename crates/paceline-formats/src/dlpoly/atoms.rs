@@ -53,11 +53,11 @@ pub(super) struct Label {
 }
 
 impl<'a> AtomLines<'a> {
-    /// Get the lines from `at` on, which have these lengths. The caller must check that the bytes
-    /// exist.
+    /// Get the lines of the atom at offset `at`; `widths` contains their lengths. The caller must
+    /// check that the bytes exist.
     ///
     /// # Errors
-    /// [`Fault::Bad`] if a line does not end after its length.
+    /// [`Fault::Bad`] if a line does not have its length in `widths`.
     pub fn of_equal(bytes: &'a [u8], at: usize, level: u8, widths: Widths) -> Result<Self, Fault> {
         let (name, width) = (widths.name as usize, widths.vector as usize);
         let first = at + name;
@@ -262,8 +262,9 @@ impl Layout {
 }
 
 impl<'a> Records<'a> {
-    /// Create a reader of the atoms at the start of `bytes`. `place` is the index of the first one,
-    /// `head` the header of the frame, and `size` the number of bytes of the frame from there on.
+    /// Create a reader of the atoms at the start of `bytes`. `place` is the index of the first of
+    /// these atoms, `head` the header of the frame, and `size` the number of bytes from that atom
+    /// to the end of the frame.
     pub fn new(
         layout: &Layout,
         head: &FrameHead,
@@ -283,7 +284,7 @@ impl<'a> Records<'a> {
         self.walk.at
     }
 
-    /// True if there are no records.
+    /// True if no atom has been read yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -331,7 +332,7 @@ impl<'a> Walk<'a> {
         Walk::over(layout, head.level, bytes, size).from(head.len)
     }
 
-    /// Create the iteration over the remainder of a frame. It has `size` bytes, and begins with an
+    /// Create the iteration over the rest of a frame, which has `size` bytes and begins with an
     /// atom.
     pub fn over(layout: Layout, level: u8, bytes: &'a [u8], size: u64) -> Self {
         Walk {

@@ -184,7 +184,8 @@ impl FileLayout for Layout {
 /// Number of samples that must confirm the computed offsets.
 const N_SAMPLES: u64 = 18;
 
-/// Maximum number of blank bytes after the last frame that are not reported.
+/// Maximum number of blank bytes after the last frame for which frame offsets are computed. With
+/// more, the file is scanned.
 const BLANK: u64 = 4096;
 
 /// Find the frames of a HISTORY.
@@ -197,7 +198,7 @@ fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Re
         return Opened::computed(source, size, options, found);
     }
     let layout = head.layout.varying();
-    // Size estimate for lines of DL_POLY's length.
+    // The frame size is estimated for lines of DL_POLY's usual length.
     let n_lines = (layout.n_atoms() as u64).saturating_mul(layout.lines_of_atom());
     let scanner = LineScanner::<FrameLines> {
         source,
@@ -213,13 +214,13 @@ fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Re
     Ok(opened)
 }
 
-/// Return the note on frames whose size is not that of the usual lines, if most frames have the
-/// usual size.
+/// Return a note on frames of an unusual size (see [`Layout::is_usual_size`]), unless most frames
+/// are unusual.
 fn unusual_size_note(layout: &Layout, opened: &Opened) -> Option<String> {
     let n = opened.frames.len();
     let is_odd = |&frame: &u64| {
         let (_, size) = opened.frames.extent(frame);
-        // Blank lines may follow the last frame.
+        // A larger last frame is not unusual, since blank lines may follow it.
         let blank = frame + 1 == n && layout.frame_size().is_none_or(|usual| size > usual);
         !blank && !layout.is_usual_size(size) && opened.damaged.binary_search(&frame).is_err()
     };
@@ -290,8 +291,7 @@ fn by_arithmetic(
     Ok(Some((format::Layout::new(layout), frames, warnings)))
 }
 
-/// Return true if the lines of the first atom of the frame at `start` have the lengths in the
-/// layout.
+/// Return true if the first atom of the frame at `start` has lines of the lengths in the layout.
 fn has_lines(source: &dyn Source, layout: &Layout, start: u64) -> Result<bool> {
     let Some(range) = layout.bytes_of(0..1) else {
         return Ok(true);
@@ -302,8 +302,8 @@ fn has_lines(source: &dyn Source, layout: &Layout, start: u64) -> Result<bool> {
     Ok(n_lines == layout.lines_of_atom() && layout.id_of(&bytes).is_ok())
 }
 
-/// Return the layout of a file with a frame at `start`. It states whether sampled atoms are in the
-/// order of their ids.
+/// Return `layout`, marked as ordered if sampled atoms of the frame at `start` are in the order of
+/// their ids.
 fn ordered(source: &dyn Source, layout: Layout, start: u64) -> Result<Layout> {
     let last = layout.n_atoms() as u64 - 1;
     let mut bytes = Vec::new();
@@ -314,7 +314,7 @@ fn ordered(source: &dyn Source, layout: Layout, start: u64) -> Result<Layout> {
         };
         bytes.resize((range.end - range.start) as usize, 0);
         source.read_at(start + range.start, &mut bytes)?;
-        // The decoder reports invalid lines.
+        // Invalid lines count as not ordered here; the decoder reports them.
         if !matches!(layout.id_of(&bytes), Ok(id) if id.is_none_or(|id| id == place + 1)) {
             return Ok(layout);
         }

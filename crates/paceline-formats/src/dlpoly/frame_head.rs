@@ -65,14 +65,15 @@ impl FrameHead {
                     _ => head.with_level(level(lines)?),
                 })
             }
-            // After the header, the bytes may continue with another atom than the first one.
+            // Only the header is parsed, since the bytes after it may be a later atom than the
+            // first one.
             LineLengths::Equal(widths) => {
                 let len = widths.head as usize;
                 let bytes = bytes.get(..len).ok_or(Fault::Short { needed: len })?;
                 let mut lines = Lines::new(bytes, len as u64);
                 let head = Self::take(layout, &mut lines)?;
                 match lines.next_if_any()? {
-                    // Blank lines may precede the first atom.
+                    // Blank lines before the first atom belong to the header.
                     None => Ok(FrameHead { len, ..head }),
                     Some(line) => {
                         let expected = format!("the first atom at byte {len} of the frame");
@@ -295,7 +296,8 @@ fn cell_if_any(lines: &mut Lines<'_>) -> Result<Option<[[f64; 3]; 3]>, Fault> {
 
 // Counting of the lines of a frame during a scan.
 
-/// Maximum number of lines from the first line of a frame to the end of the first atom.
+/// Maximum number of lines after the first line of a frame, up to the end of its first atom: 3 of
+/// the cell, 1 with the name and 3 with vectors.
 const LOOK: usize = 7;
 
 /// Lines of one frame of a HISTORY, without blank lines.

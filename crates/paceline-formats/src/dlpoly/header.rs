@@ -42,7 +42,7 @@ pub fn detect(head: &[u8]) -> Option<Kind> {
     let (0..=3, 0..=7) = (*numbers.first()?, *numbers.get(1)?) else {
         return None;
     };
-    // The file of a run that has just started may end here.
+    // The file of a run that has just started may end here, without a frame.
     if is_blank(lines.rest()) {
         return (numbers.len() == 5 && is_blank(rest)).then_some(Kind::History);
     }
@@ -91,7 +91,8 @@ impl Head {
     }
 }
 
-/// Limit the search for the first atom to the beginning of the file.
+/// Convert a request for more than `HEAD_MAX` bytes to [`Fault::Bad`]: the first atom must be near
+/// the beginning of the file.
 fn bounded(fault: Fault) -> Fault {
     match fault {
         Fault::Short { needed } if needed > HEAD_MAX => {
@@ -191,7 +192,8 @@ impl Layout {
             lines: LineLengths::Equal(widths),
             ..*self
         };
-        // A line that is longer than any valid line means several lines, including blank ones.
+        // A length includes blank lines before the line. If it is too long for a line, `is_sound`
+        // is false.
         if vectors.iter().all(|&length| length == vector) && equal.is_sound() {
             *self = equal;
         }
@@ -235,7 +237,7 @@ pub struct Layout {
     /// Offset of the first frame.
     pub(super) start: u64,
     pub(super) lines: LineLengths,
-    /// True if atoms are in the order of their ids; used for lines of equal lengths.
+    /// True if atoms are in the order of their ids; used only if lines have equal lengths.
     pub(super) ordered: bool,
 }
 
@@ -328,8 +330,8 @@ impl Layout {
         }
     }
 
-    /// Return true if a frame has the size of complete lines in this file, with or without
-    /// velocities and forces.
+    /// Return true if `size` is the size of a frame with the line lengths of this file, with or
+    /// without velocities and forces.
     pub(super) fn is_usual_size(&self, size: u64) -> bool {
         let mut levels = [self.level, 0, 1, 2].into_iter();
         let of_level = |level| Layout { level, ..*self }.frame_size();
@@ -476,7 +478,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 
 impl Layout {
     /// Create the header of a HISTORY with `n_frames` of the frames of this file. `head` contains
-    /// the bytes before the first frame, and the lines before its first atom.
+    /// all bytes of this file before the first atom.
     ///
     /// If lines vary in length, the numbers of frames and records become 0, so that DL_POLY
     /// searches for frames. A header without these numbers, as in DL_POLY Classic, does not change.

@@ -62,8 +62,8 @@ impl File {
         (0..self.n_atoms).filter(|atom| atom % 3 != 0).collect()
     }
 
-    /// Return the positions that a reader must find. Fixed atoms keep their positions of the first
-    /// frame.
+    /// Return the positions that a reader must return. Fixed atoms keep their positions of the
+    /// first frame.
     pub fn positions(&self, frame: u64, atoms: &[usize]) -> Vec<f32> {
         let position = |atom: usize| {
             let frame = if self.fixed && atom.is_multiple_of(3) {

@@ -56,8 +56,8 @@ impl Folder {
         CachedSource::open(self.source(name), cache).unwrap()
     }
 
-    /// Read everything in unaligned pieces; return the bytes from the file and the cache, and
-    /// the notice.
+    /// Read the whole file in unaligned pieces; return the numbers of bytes that came from the file
+    /// and from the cache, and the notice.
     fn read(&self, name: &str, seed: u64, cache: &DiskCache) -> (u64, u64, Option<String>) {
         let (source, expected) = (self.open(name, cache), bytes(seed));
         let mut found = vec![0; SIZE];
@@ -113,7 +113,7 @@ fn a_folder_of_many_files_is_not_listed_for_each_source() {
     assert_eq!(folder.read("md", 1, &cache), (ALL, 0, None));
     assert_eq!(folder.read("other", 2, &cache), (ALL, 0, None));
     assert!(Arc::ptr_eq(&listed, &Listed::of(&own).unwrap()));
-    // Sources whose files were made since the list find their blocks.
+    // A source whose cache file was created after the folder was listed finds its blocks.
     assert_eq!(folder.read("md", 1, &cache), (0, ALL, None));
     assert_eq!(folder.files().len(), MANY + 2);
 }
@@ -133,12 +133,12 @@ fn damaged_torn_and_foreign_blocks_are_read_again() {
         assert_eq!(folder.read("md", 1, &cache), (BLOCK, ALL - BLOCK, None));
         assert_eq!(folder.read("md", 1, &cache), (0, ALL, None));
     }
-    // A writer was killed after it wrote an entry, or before.
+    // The cache file ends within the second block, or within the table.
     for (len, again) in [(PAGE as usize + BLOCK as usize + 9, ALL - BLOCK), (16, ALL)] {
         fs::write(&path, &stored[..len]).unwrap();
         assert_eq!(folder.read("md", 1, &cache), (again, ALL - again, None));
     }
-    // Blocks of one file under the name of another one.
+    // The cache file contains the blocks of another trajectory.
     folder.read("other", 2, &cache);
     let other = folder
         .files()
@@ -154,7 +154,7 @@ fn a_modified_file_gets_another_cache_and_the_old_one_is_removed() {
     let folder = Folder::new("modified");
     folder.read("md", 1, &folder.cache(None));
     let before = folder.files();
-    // The samples do not contain this byte.
+    // The samples do not contain this byte, so that the fingerprint does not change.
     let mut changed = bytes(1);
     changed[20_000] ^= 1;
     fs::write(folder.0.join("md"), &changed).unwrap();
@@ -186,7 +186,8 @@ fn the_longest_unused_files_are_removed_and_the_limit_holds() {
         folder.read("b", 2, &folder.cache(Some(limit))),
         (0, ALL, None)
     );
-    // Files that were used since then are kept, and only a part of the new file is cached.
+    // All files were used later than `since`: none is removed, and only a part of the new file is
+    // cached.
     let cache = DiskCache {
         since: SystemTime::UNIX_EPOCH,
         ..folder.cache(Some(limit + 2 * BLOCK))
