@@ -47,7 +47,7 @@ impl Method {
         }
     }
 
-    /// Return the maximum expansion of one byte.
+    /// Return the maximum number of decompressed bytes per compressed byte.
     pub fn most(self) -> usize {
         match self {
             Method::Deflate => DEFLATE_MOST,
@@ -68,7 +68,7 @@ pub struct Decompressors {
     zstd: Option<DCtx<'static>>,
 }
 
-/// Deflate decoders: for whole streams, and for the beginnings of streams.
+/// Deflate decoders: one for whole streams, one for the beginnings of streams.
 #[cfg(feature = "deflate")]
 struct Deflate {
     whole: Decompressor,
@@ -111,7 +111,8 @@ impl Decompressors {
 }
 
 impl Method {
-    /// Refuse a stream that states another size. The check runs before memory is allocated.
+    /// Refuse a stream that states a decompressed size other than `len`. The check runs before
+    /// memory is allocated.
     ///
     /// # Errors
     /// A description of what was found instead of a stream of `len` bytes.
@@ -133,7 +134,7 @@ impl Method {
 
 // Deflate: decompression of whole streams, and of beginnings of streams.
 
-/// Maximum expansion of one byte.
+/// Maximum number of decompressed bytes per compressed byte.
 const DEFLATE_MOST: usize = 1032;
 
 #[cfg(feature = "deflate")]
@@ -216,7 +217,8 @@ impl Decompressors {
 
 // Zstandard: one frame.
 
-/// Maximum expansion of one byte: a block of 4 bytes can repeat one byte 128 Ki times.
+/// Maximum number of decompressed bytes per compressed byte: a block of 4 bytes can repeat one byte
+/// 128 Ki times.
 const ZSTD_MOST: usize = 1 << 15;
 
 #[cfg(feature = "zstd")]
@@ -244,7 +246,7 @@ impl Decompressors {
 //       LZ4 block format; if the size equals that of the block, the uncompressed block
 // ```
 
-/// Maximum expansion of one byte.
+/// Maximum number of decompressed bytes per compressed byte.
 const LZ4_MOST: usize = 255;
 
 /// Return the decompressed size stated in a stream; `None` if the stream is too short.

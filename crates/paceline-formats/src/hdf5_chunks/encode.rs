@@ -19,7 +19,7 @@ use crate::codec::check_finite;
 /// Number of components of an atom.
 const COMPONENTS: usize = 3;
 
-/// Maximum memory that each buffer keeps for the next block, bytes.
+/// Maximum memory that each buffer retains for the next block, bytes.
 const KEPT: usize = 64 << 20;
 
 /// Maximum size of an LZ4 chunk in HDF5, and maximum size of its blocks, bytes.
@@ -99,11 +99,12 @@ pub struct Settings {
     pub shuffle: bool,
     /// Compression of each chunk; `None` stores numbers unchanged.
     pub compression: Option<Compression>,
-    /// Maximum distance between rounded numbers, in their unit; `None` without rounding.
+    /// Maximum distance between adjacent rounded values, in the unit of the stored numbers; `None`
+    /// without rounding.
     pub precision: Option<f64>,
     /// Factor that multiplies numbers before they are rounded and stored.
     pub factor: f64,
-    /// Name of the numbers of one atom, for messages.
+    /// Name of the numbers of one atom in messages, such as "position".
     pub what: String,
 }
 
@@ -210,11 +211,11 @@ impl ChunkEncoder {
         self.settings.atoms * COMPONENTS * self.settings.float.size()
     }
 
-    /// Encode all chunks of frames, one after another, into `room.packed`. The first frame must be
-    /// the first of a chunk. Return the size of each chunk, in C order.
+    /// Encode frames as chunks, one after another in `room.packed`. The first frame of `values`
+    /// must be the first frame of a chunk. Return the size of each chunk, in C order.
     ///
     /// # Errors
-    /// The first frame with a number that is not finite, and a message with the atom.
+    /// Index of the first frame with a number that is not finite, and a message with the atom.
     pub fn encode(
         &self,
         values: &[f32],
@@ -251,7 +252,7 @@ impl ChunkEncoder {
         Ok(())
     }
 
-    /// Append the uncompressed data of some frames to `out`, for one column of chunks.
+    /// Append the uncompressed data of the given frames and of one column of chunks to `out`.
     pub fn put(
         &self,
         values: &[f32],
@@ -298,7 +299,8 @@ impl ChunkEncoder {
         }
     }
 
-    /// Append the chunk in `room.plain` to `room.packed`; return its size in `room.packed`.
+    /// Append the chunk in `room.plain`, encoded, to `room.packed`; return the number of appended
+    /// bytes.
     fn pack(&self, room: &mut ChunkBuffers) -> usize {
         let before = room.packed.len();
         match self.settings.compression {
@@ -312,7 +314,8 @@ impl ChunkEncoder {
     }
 }
 
-/// Shuffle and compress one chunk of numbers of `width` bytes. Append it to `room.packed`.
+/// Compress one chunk of numbers of `width` bytes, shuffled first if `shuffle` is true. The result
+/// replaces the content of `room.packed`.
 ///
 /// # Errors
 /// A message if the data cannot be compressed.
@@ -338,8 +341,8 @@ pub fn pack_chunk(
 }
 
 impl ChunkBuffers {
-    /// Append the chunk in `plain` to `packed`. If requested, shuffle it by the bytes of its
-    /// numbers.
+    /// Compress the chunk in `plain`, and append it to `packed`. If `shuffled` contains the size of
+    /// a number, shuffle the chunk first.
     fn pack(&mut self, shuffled: Option<usize>, compression: Compression) {
         let mut bytes = &self.plain;
         if let Some(width) = shuffled {

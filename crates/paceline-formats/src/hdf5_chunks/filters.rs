@@ -28,7 +28,7 @@ enum Stage {
 const LZ4: u32 = 32004;
 const ZSTD: u32 = 32015;
 
-/// Return the maximum expansion of one byte by the filters of a dataset.
+/// Return an upper bound of the number of decompressed bytes per stored byte of a dataset.
 pub fn max_expansion(filters: &[Filter]) -> usize {
     match filters.iter().any(|filter| filter.number == ZSTD) {
         true => Method::Zstd.most(),
@@ -116,12 +116,12 @@ impl Pipeline {
         stages.filter_map(move |(k, &stage)| (mask >> k & 1 == 0).then_some(stage))
     }
 
-    /// Return true if the first numbers of a chunk can be decoded from its first bytes.
+    /// Return true if the first bytes of a chunk suffice to decode its first numbers.
     pub fn has_beginning(&self, mask: u32) -> bool {
         self.stages(mask).eq([Stage::Compression(Method::Deflate)])
     }
 
-    /// Refuse a chunk whose bytes cannot expand to the stated size.
+    /// Refuse a chunk whose `size` stored bytes cannot yield the numbers of a chunk.
     ///
     /// # Errors
     /// The contradiction found.
@@ -220,8 +220,8 @@ fn contradiction(method: Method, len: usize, found: String) -> Contradiction {
 }
 
 impl Pipeline {
-    /// Decompress a chunk that has only this filter directly into the memory of its numbers; `None`
-    /// if it has other filters.
+    /// Decompress a chunk whose only filter is a compression directly into `out`, the memory of its
+    /// numbers. Return `None` for other filters.
     pub fn unpack_into(
         &self,
         mask: u32,
@@ -241,7 +241,7 @@ impl Pipeline {
 }
 
 impl Unpacked {
-    /// Copy some of the numbers, unshuffled if necessary.
+    /// Copy the byte range `range` of the unshuffled numbers to `out`.
     pub fn copy_numbers(&self, range: Range<usize>, width: usize, out: &mut [u8]) {
         match self.shuffled {
             true => unshuffle(&self.bytes, width, range, out),
@@ -249,7 +249,8 @@ impl Unpacked {
         }
     }
 
-    /// Return some of the numbers, unshuffled if necessary.
+    /// Return the byte range `range` of the unshuffled numbers. `room` is the memory for
+    /// unshuffling.
     pub fn numbers<'a>(
         &'a self,
         range: Range<usize>,
@@ -322,8 +323,8 @@ fn strip_checksum(bytes: &[u8]) -> Result<&[u8], (String, String)> {
 
 // Shuffle: the first bytes of all numbers, then all second bytes, and so on.
 
-/// Unshuffle a byte range of the unshuffled chunk. The range must begin and end between numbers of
-/// `width` bytes.
+/// Write the byte range `range` of the unshuffled chunk to `out`. The range must begin and end
+/// between numbers of `width` bytes.
 ///
 /// # Panics
 /// If the range is not a range of whole numbers of the chunk.

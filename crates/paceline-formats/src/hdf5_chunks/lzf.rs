@@ -6,7 +6,7 @@
 //! 111ooooo nnnnnnnn oooooooo     n + 9 bytes from o + 1 bytes back
 //! ```
 
-/// Maximum length of literal bytes in one piece, and maximum length of a reference.
+/// Maximum number of literal bytes after one control byte, and maximum length of a reference.
 const LITERAL: usize = 32;
 const REFERENCE: usize = 264;
 /// Maximum distance of a reference.
@@ -14,7 +14,7 @@ const BACK: usize = 1 << 13;
 /// Bits of a hash of three bytes.
 const BITS: u32 = 14;
 
-/// Maximum expansion of one byte.
+/// Maximum number of decompressed bytes per compressed byte.
 pub const MOST: usize = 88;
 
 /// Decompress a whole stream into `out`.
@@ -70,7 +70,7 @@ fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
     }
 }
 
-/// Writes streams, with reused memory.
+/// Compresses chunks to streams, with reused memory.
 pub struct Deflater {
     /// Last position of three bytes with each hash; it may belong to an earlier chunk.
     last: Vec<u32>,

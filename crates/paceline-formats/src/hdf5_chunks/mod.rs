@@ -89,7 +89,8 @@ impl Dataset {
 
     /// Return the number of bytes for this shape; `None` on overflow.
     fn bytes_of(&self, axes: &[u64]) -> Option<u64> {
-        // Without rows, too, the number of atoms must be plausible.
+        // An axis of length 0 counts as 1: even without rows, the number of atoms must be
+        // plausible.
         let mut axes = axes.iter().map(|&axis| axis.max(1));
         let numbers = axes.try_fold(1_u64, |n, axis| n.checked_mul(axis))?;
         let bytes = numbers.checked_mul(self.number.width as u64)?;
@@ -300,7 +301,7 @@ pub(crate) struct Grid {
     pub row_bytes: usize,
     /// Size of a chunk, bytes.
     pub chunk_bytes: usize,
-    /// Number of chunks with the same chunk number along the row axis, wanted or not.
+    /// Number of columns, wanted or not: the chunks into which one row is divided.
     pub n_columns: usize,
     /// Columns with wanted numbers, in increasing order.
     pub columns: Vec<Column>,
@@ -308,10 +309,10 @@ pub(crate) struct Grid {
     axes: Vec<u64>,
 }
 
-/// Wanted part of each row of the chunks in one column.
+/// Wanted parts of each row of the chunks in one column.
 #[derive(Debug)]
 pub(crate) struct Column {
-    /// Index among the columns.
+    /// Index of the column among all columns.
     pub index: usize,
     /// Parts in the order of their bytes.
     pub parts: Vec<Part>,
@@ -389,7 +390,8 @@ struct Cut {
 }
 
 impl Cut {
-    /// Return the columns that contain any point of some runs of points.
+    /// Return the columns with wanted points. `runs` contains the first and the number of adjacent
+    /// wanted points.
     fn columns(&self, runs: impl Iterator<Item = (usize, usize)>) -> Vec<Column> {
         let across = self.components.div_ceil(self.chunk_components);
         let mut columns = Vec::new();
@@ -431,7 +433,7 @@ impl Cut {
         }));
     }
 
-    /// Group the ranges that one call should read.
+    /// Merge wanted ranges that are close together into parts, each for one read call.
     fn parts(&self, component: usize, points: &[(usize, usize, usize)]) -> Vec<Part> {
         let width = self.chunk_components.min(self.components - component);
         let mut parts: Vec<Part> = Vec::new();
@@ -463,14 +465,14 @@ impl Cut {
 
 // Copying of numbers from the row of a chunk to a frame.
 
-/// Points that are adjacent on both sides.
+/// Copy of points that are adjacent both in the row of the chunk and in the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transfer {
     /// Index of the first number in the part of the row.
     pub source: usize,
     /// Index of the first number in the frame.
     pub target: usize,
-    /// Number of points, or of values if points are dense on both sides.
+    /// Number of points, or of values if [`Copies::is_dense`].
     pub n: usize,
 }
 
@@ -502,7 +504,8 @@ impl Copies {
         self.copies.push(copy);
     }
 
-    /// Return true if points are dense on both sides.
+    /// Return true if no values lie between the copied values of adjacent points, neither in the
+    /// chunk nor in the frame.
     fn is_dense(&self) -> bool {
         self.width == self.source_step && self.width == self.target_step
     }
@@ -520,7 +523,7 @@ impl Copies {
         with_decoder!(number, units, T, scatter(self, bytes, frame));
     }
 
-    /// Fill all destinations with one number.
+    /// Write `value` to all destinations.
     pub fn fill<T: Value>(&self, value: T, frame: &mut [T]) {
         for copy in &self.copies {
             if self.is_dense() {

@@ -44,8 +44,9 @@ const CHECKSUM_LEN: u64 = 8;
 /// Size of a frame's time alone, and size of its time and step together, bytes.
 const TIME_LEN: usize = 8;
 const MOMENT_LEN: u64 = 16;
-/// Time for which a folder with at least this many entries is not searched again for files of killed
-/// processes. Without it, the time to save many indexes would grow as the square of their number.
+/// Time for which a folder with at least `MANY` entries is not searched again for files of killed
+/// processes. Without this limit, the time to save many indexes would grow as the square of their
+/// number.
 const SEARCHED_FOR: Duration = Duration::from_secs(1);
 const MANY: usize = 128;
 /// Number of random digits at the end of the name of a temporary file.
@@ -98,7 +99,8 @@ pub fn write(file: &Path, listing: &Listing, times: &Times) -> io::Result<()> {
     let written = write_new(&temporary, listing, times, permissions)
         .and_then(|_open| fs::rename(&temporary, &file));
     if written.is_err() {
-        // The temporary file may not exist. The first error is more informative.
+        // The temporary file may not exist. An error here is ignored, since the first error is more
+        // informative.
         let _ = fs::remove_file(&temporary);
     }
     written
@@ -138,8 +140,8 @@ pub fn folder_of(file: &Path) -> &Path {
 
 /// Delete the temporary files of killed processes: files that no running process has locked.
 ///
-/// This may also delete a new file that is not locked yet. Its process then saves its index under
-/// another name.
+/// This may also delete a new file that is not locked yet. The process that created it then saves
+/// its index at the next of its paths.
 fn remove_leftovers(file: &Path) {
     static SEARCHED: Mutex<Option<(PathBuf, Instant)>> = Mutex::new(None);
     // Other threads wait for the search, instead of searching the folder, too.
@@ -249,7 +251,7 @@ pub fn read(file: &Path, layout: &Layout) -> Option<Listing> {
     let source = FileSource::open(file).ok()?;
     let head = Head::read(&source)?;
     let first = read_checked(&source, 0, head.first_len()?, 0)?;
-    // The header may have changed since it was read alone.
+    // `first` begins with the header again, which another process may have changed in the meantime.
     if Head::parse(first.get(..HEAD_LEN)?)? != head {
         return None;
     }
@@ -374,7 +376,7 @@ impl Head {
     }
 }
 
-/// Convert `bytes` to an array; callers give slices of its size.
+/// Convert `bytes` to an array. Callers pass slices of `N` bytes.
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().unwrap_or([0; N])
 }

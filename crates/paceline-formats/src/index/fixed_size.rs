@@ -20,7 +20,8 @@ pub fn read_head<T>(
     let mut head = Vec::new();
     let mut needed = size.min(HEAD);
     loop {
-        // The parser requests at most the whole file, and here more bytes than before.
+        // The loop ends: each request is for more bytes than the last, and at most for the whole
+        // file.
         head.resize(needed as usize, 0);
         source.read_at(0, &mut head)?;
         match parse(&head, size) {

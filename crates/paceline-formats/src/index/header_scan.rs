@@ -107,7 +107,7 @@ impl Chain {
 /// Reason for the end of a walk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stop {
-    /// The walk reached this place beyond its segment.
+    /// The walk left its segment, and reached this place.
     Reached(Place),
     /// The last frame ends at the end of the file.
     End,
@@ -150,14 +150,16 @@ pub struct Trajectory<'a> {
 
 pub struct Walker<'a> {
     file: Trajectory<'a>,
-    /// Function that is called with the offset before each read. Its error ends the walk.
+    /// Function that is called with the offset before each read. If it returns an error, the walk
+    /// ends.
     watch: &'a dyn Fn(u64) -> Result<()>,
     /// Number of bytes to read for the next header.
     fetch: usize,
     /// Size below which frames are read completely, bytes.
     stream_below: u64,
     announcer: Announcer,
-    /// End of the bytes that this walk announces; others announce those that follow.
+    /// Offset up to which this walk announces bytes; the walks of later segments announce later
+    /// bytes.
     until: u64,
     buffer: Vec<u8>,
     buffer_start: u64,
@@ -324,7 +326,7 @@ impl<'a> Walker<'a> {
             self.buffer.resize(clamp(fetch.max(want)), 0);
             self.buffer_start = at;
             if self.announcer.is_needed() {
-                // The costs of a store are measured while it is read.
+                // A store measures its costs while it is read, so that `hop` may have changed.
                 self.stream_below = STREAM_BELOW.max(self.file.source.access().hop);
                 if fetch == BUFFER {
                     let until = self.until.max(at + BUFFER as u64).min(self.file.size);
@@ -377,7 +379,7 @@ pub trait Framed: Sync {
 /// segment reads half a frame on average; with this size, half a frame is a small fraction.
 const SEGMENT_BYTES: u64 = 64 << 20;
 const SEGMENT_FRAMES: u64 = 64;
-/// Maximum number of segments of a file. A server may state any size.
+/// Maximum number of segments of a file. It limits the memory, since a server may state any size.
 const MOST_SEGMENTS: u64 = 1 << 16;
 /// Number of segments that cannot be read after which the threads stop.
 const MOST_FAILED: usize = 2;
@@ -492,7 +494,8 @@ struct FoundChain {
 pub struct Segments {
     cuts: Cuts,
     /// Chains of the segments. `None` if no place was found, a read failed, the threads stopped
-    /// before, or the chain was already used. After a failed read, the walk that needs these bytes reports the error.
+    /// before, or the chain was already used. After a failed read, the walk that needs these bytes
+    /// reports the error.
     found: Vec<Option<FoundChain>>,
 }
 
@@ -537,7 +540,7 @@ impl Segments {
                 self.found[number] = None;
                 Ok(stop)
             }
-            // The next frame may be in the chain of the segment.
+            // Only one frame is walked, since the next frame may be in the chain of the segment.
             Err(_) => walker.walk(place, place.at + 1, chain),
         }
     }
@@ -597,7 +600,8 @@ fn work(
             return;
         }
         let found = walk_segment(&mut walker, cuts.bounds(number));
-        // The walk from the beginning reports the error of the first bytes that it cannot read.
+        // The error is not reported here: the walk from the beginning of the file reports the error
+        // of the first bytes that it cannot read.
         if found.is_err() && n_failed.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_FAILED {
             cancelled.store(true, Ordering::Relaxed);
         }

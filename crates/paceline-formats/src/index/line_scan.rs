@@ -66,14 +66,14 @@ impl<F: LineFrame> Scanner for LineScanner<'_, F> {
         self.frame_size
     }
 
-    /// Find frames among these bytes. Return `None` if the first of them is damaged.
+    /// Find the frames before the first damaged one in `bytes` bytes in the middle of the file.
     fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>> {
         let from = (self.size - bytes) / 2;
         let mut frames = LineFrames::<F>::of(self.layout);
         let range = from..from + bytes;
         let unfinished = each_line(self.source, range, F::MAX_LINE, &self.watch, |at, line| {
             match (F::begins(frames.last.as_ref(), line), &mut frames.last) {
-                // The first bytes are rarely the beginning of a line.
+                // A line at `from` is ignored, since `from` is rarely the beginning of a line.
                 (true, _) if at > from => frames.begin(at, line),
                 (false, Some(last)) => last.add(line),
                 _ => {}

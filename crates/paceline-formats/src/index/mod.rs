@@ -63,7 +63,8 @@ pub fn object_index_file(path: &Path, cache: &Path) -> PathBuf {
     cache.join(format!("{hash:032x}.paceline-index"))
 }
 
-/// Return true if `file` is the index of this version of an object. Its content is not checked.
+/// Return true if `file` is an index with the fingerprint of the object `source`. The rest of the
+/// file is not checked.
 pub fn is_index_of(file: &Path, source: &dyn Source) -> bool {
     let fingerprint = source.size().ok().zip(source.identity());
     let fingerprint = fingerprint.map(|(size, identity)| Fingerprint::of_identity(size, identity));
@@ -147,7 +148,7 @@ pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
 fn unknown(path: &Path, head: &[u8], registry: &Registry) -> Error {
     /// Number of bytes in the message, enough for the magic numbers of other formats.
     const SHOWN: usize = 12;
-    // Other code opens HDF5 files, so that this file is not an HDF5 file.
+    // HDF5 is not in the registry, since other code opens HDF5 files.
     let known = format!("{} or HDF5", registry.names(|_| true).join(", "));
     if head.is_empty() {
         return Error::Damaged {

@@ -143,8 +143,8 @@ pub fn load_or_scan(
         Some(cached) => find(known, scanner, &cached)?,
         None => find(known, scanner, source)?,
     };
-    // Without this check, frames could be saved with the fingerprint of other bytes, and loaded
-    // repeatedly.
+    // If the bytes changed during the scan, the index would be saved with the fingerprint of other
+    // bytes, and loaded at every opening.
     options.registry.verify(source, &samples.fingerprint)?;
     let mut chain = found.chain;
     let atom_counts = varying(&mut chain, &layout);
@@ -163,8 +163,9 @@ pub fn load_or_scan(
     Ok(opened(listing, samples, Some(times), origin, file))
 }
 
-/// Save the index of a copy again, with the fingerprint of the object, so that the content of the
-/// object need not be compared again. Return the times, which are saved with the index.
+/// Save the index again if it was made from a copy of the object on a disk, now with the
+/// fingerprint of the object, so that the content need not be compared again. Return the listing,
+/// and the times that were read to save it.
 fn of_store(mut listing: Listing, samples: &Samples, path: &Path) -> (Listing, Option<Times>) {
     if listing.fingerprint == samples.fingerprint {
         return (listing, None);
@@ -173,13 +174,13 @@ fn of_store(mut listing: Listing, samples: &Samples, path: &Path) -> (Listing, O
     listing.fingerprint = samples.fingerprint;
     listing.digests = samples.digests().to_vec();
     if let Some(times) = &times {
-        // If it cannot be saved, it is compared again.
+        // If the index cannot be saved, the next opening compares the content again.
         let _ = cache::write(path, &listing, times);
     }
     (listing, times)
 }
 
-/// Describe some frames of a file as if the file contained only these.
+/// Create the result for a sample of frames, as if the file contained no other frames.
 fn sampled(layout: Layout, samples: Samples, mut chain: Chain, end: u64) -> Opened {
     let atom_counts = varying(&mut chain, &layout);
     let (borders, times) = borders_and_times(chain, end);
@@ -234,8 +235,8 @@ fn find(
     Ok((Origin::Scanned, scan.unwrap_or_default()))
 }
 
-/// Return an object of a store as a source that keeps what a scan reads in the cache of the options.
-/// `None` if there is no cache, or the scan hops over most bytes.
+/// Wrap an object of a store, so that the bytes that a scan reads are kept in the cache of
+/// `options`. Return `None` for other sources, without a cache, or if the scan skips most bytes.
 fn in_cache<'a>(
     source: &'a dyn Source,
     samples: &Samples,
@@ -247,13 +248,13 @@ fn in_cache<'a>(
     if scanner.frame_size() > source.access().hop {
         return None;
     }
-    // Without a cache, the bytes are requested again.
+    // If the cache cannot be opened, the scan proceeds without it.
     let verified = options.registry.verified(source, samples.clone());
     CachedSource::open(verified.ok()?, cache).ok()
 }
 
-/// Find frames in the middle of a file that is too long for a complete scan at the first look. Only
-/// this function decides whether a sample suffices.
+/// Find frames in the middle of a long file, if `options` request a sample. Return `None` if the
+/// whole file must be scanned. Only this function decides whether a sample suffices.
 fn sample(
     size: u64,
     options: &OpenOptions<'_>,
@@ -380,8 +381,9 @@ fn is_index_of_a_copy(
     options.registry.has_samples(source, size, &listing.digests)
 }
 
-/// Frames of a grown file for which the saved index is still valid: all frames before the last one,
-/// or before the first damaged frame. Appended bytes may change the classification of later frames.
+/// Frames of a grown file for which the saved index is still valid: all frames before the first
+/// damaged one except the last of them. Appended bytes may change the classification of later
+/// frames.
 struct Known {
     chain: Chain,
     /// End of the last of these frames.

@@ -133,7 +133,7 @@ fn is_before(line: &[u8]) -> bool {
     line == UNITS.as_bytes() || line == TIME.as_bytes()
 }
 
-/// Return two flags: whether a line can begin a frame, and whether it is `ITEM: TIMESTEP`.
+/// Return `None` if a line cannot begin a frame, else whether the line is `ITEM: TIMESTEP`.
 #[inline]
 pub(super) fn begins_frame(line: &[u8]) -> Option<bool> {
     let is_step = line.trim_ascii_end() == TIMESTEP.as_bytes();
@@ -171,7 +171,7 @@ impl Bounds {
             }
             return Ok(None);
         }
-        // In LAMMPS, an axis without a name, or without the three words, is periodic.
+        // Without the three words for the boundaries, all axes are periodic, as in LAMMPS.
         let periodic =
             std::array::from_fn(|axis| kinds.get(axis).is_none_or(|&kind| kind == b"pp"));
         let at = lines.at();

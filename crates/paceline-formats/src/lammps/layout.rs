@@ -82,7 +82,7 @@ impl Layout {
         })
     }
 
-    /// Return the state of the file's times.
+    /// Return the state of the times: known, or the reason why not.
     pub(super) fn clock(&self) -> Clock {
         const STEPS: &str = "the file has numbers of steps only (dump_modify time yes writes times), \
                              and a step counts as";
@@ -212,7 +212,7 @@ pub struct FrameLines {
     /// True until the line `ITEM: TIMESTEP` was found.
     awaits_step: bool,
     state: State,
-    /// Layout of a file whose frames state their times.
+    /// Layout of the file, for [`Layout::moment_of`].
     layout: Layout,
     moment: Option<(f64, i64)>,
 }

@@ -86,13 +86,14 @@ impl LammpsDecoder {
         Err(Fault::bad(0, expected, "room for others"))
     }
 
-    /// Return the cell and the columns of a frame. The frame must have the same atoms as the first
-    /// frame.
+    /// Return the cell and the columns of a frame. Refuse a frame whose number of atoms or columns
+    /// do not fit the layout.
     fn check_head(&self, head: &FrameHead) -> Result<(Bounds, Columns), Fault> {
         let bad = |expected: String, found: &str| Err(Fault::bad(head.len, expected, found));
         if head.n_atoms != self.layout.n_atoms() as u64 {
             if self.layout.ids == Ids::Varying {
-                // The scan has checked the number of lines of complete frames.
+                // The scan has checked the number of lines of complete frames: this frame is
+                // damaged.
                 return bad(format!("{} lines of atoms", head.n_atoms), "others");
             }
             let expected = format!("a frame of {} atoms", self.layout.n_atoms());
@@ -229,9 +230,9 @@ impl FrameNumbers {
                 vectors => vectors,
             },
         };
-        // Fractional coordinates are relative to the corner of the cell of the same frame.
-        // MDAnalysis also subtracts a corner from them, which this code repeats: this corner is the
-        // same for all frames.
+        // Fractional coordinates are already relative to the corner of the cell of their frame.
+        // MDAnalysis subtracts a corner nevertheless. This code repeats that, but with the corner
+        // of the first frame for all frames.
         let corner = match scale {
             None => layout.corner,
             Some(_) => std::array::from_fn(|i| 2.0 * layout.corner[i] - cell.origin[i]),

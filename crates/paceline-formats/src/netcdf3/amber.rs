@@ -116,7 +116,8 @@ impl<'h> HeaderReading<'h> {
             },
         };
         let is_empty = match place.frames {
-            // Some writers define the offsets of variables only when they write the first record.
+            // This check precedes `is_sound`, since some writers define the offsets of variables
+            // only when they write the first record.
             Arrangement::Records { .. } => file_size <= place.start,
             Arrangement::Arrays { n, .. } => n == 0,
         };
@@ -158,7 +159,8 @@ impl<'h> HeaderReading<'h> {
         Ok((found, left_out))
     }
 
-    /// Refuse records without variables, since the length of a dimension must be damaged.
+    /// Refuse a header with records but without variables in records: a length of a dimension must
+    /// be damaged.
     fn check_records(&self) -> Result<(), String> {
         let has_any = self.header.variables.iter().any(|other| other.in_records);
         match self.header.n_records {
@@ -295,7 +297,7 @@ impl Place {
     fn part(&self, role: Role, variable: &Variable<'_>) -> Result<layout::Variable, String> {
         let Coding { number, factor } = Coding::of(role, variable)?;
         Ok(layout::Variable {
-            // This offset is at least `start`, the smallest of all offsets.
+            // The offset of the variable is at least `start`, the smallest of all offsets.
             at: variable.begin.saturating_sub(self.start),
             step: match self.frames {
                 Arrangement::Records { .. } => 0,

@@ -9,12 +9,14 @@ use crate::format::{REMARK, Traits, unsupported};
 use crate::index::fixed_size::read_head;
 use crate::source::Source;
 
-/// Maximum number of bytes before the first record: header and variables of the whole file.
+/// Maximum number of bytes before the first record: header, and variables that are not in records.
 const MAX_HEAD: u64 = 1 << 26;
-/// Maximum length of a text that is itself part of a trait. A digest replaces a longer text.
+/// Maximum length of a text that a trait contains unchanged, bytes. A digest replaces a longer
+/// text.
 const MAX_TEXT: usize = 200;
 
-/// Header of a file of `n_frames` of the records, with the variables of the whole file.
+/// Header of a file with `n_frames` of the records, including the variables that are not in
+/// records.
 ///
 /// # Errors
 /// [`Error::Unsupported`] if frames are not records, and errors of the source.
@@ -32,7 +34,7 @@ pub fn head(layout: &Layout, source: &dyn Source, n_frames: u64) -> Result<Vec<u
     Ok(head)
 }
 
-/// Traits of the header and of the variables of the whole file.
+/// Traits of the header, and of the variables that are not in records.
 ///
 /// # Errors
 /// As [`head`].
@@ -67,7 +69,7 @@ pub fn traits(layout: &Layout, source: &dyn Source) -> Result<Traits> {
     Ok(traits)
 }
 
-/// Bytes before the first record, if frames are records and nothing else follows them.
+/// Bytes before the first record, if frames are records and all other variables end before them.
 fn before_records(layout: &Layout, source: &dyn Source) -> Result<Vec<u8>> {
     let refused = |what: String| Err(unsupported(source.path(), what));
     let size = layout.start();

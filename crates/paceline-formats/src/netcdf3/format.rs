@@ -125,7 +125,7 @@ fn lacks_times(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> 
         source.read_at(start, bytes)?;
         Ok(variable.is_unwritten(bytes))
     };
-    // A frame that was never written has no data.
+    // In a frame that was never written, the atoms have no data either.
     let of_atoms = Role::ALL
         .into_iter()
         .find(|&role| layout.variable(role).is_some());
@@ -157,7 +157,8 @@ fn records(
             ]
         }
         Alignment::Unknown => vec![cut.map(|note| note + OR_ELSEWHERE), other_count],
-        // The bytes of the last complete frame may be shifted after its time and cell.
+        // Bytes may have been inserted in the last complete frame after its time and cell, which
+        // alone were checked.
         Alignment::Kept { cut_too: false } if n_claimed == Some(n) => {
             let or = format!("; or so many bytes were inserted in frame {}", n - 1);
             vec![other_count, cut.map(|note| note + &or)]
@@ -286,7 +287,8 @@ impl FileLayout for Layout {
 // The check uses times, which increase evenly, and cells, which change little. It runs if the size
 // of a file contradicts its header, and makes a few small reads.
 
-/// Maximum number of frames without data at the end, after a writer was killed.
+/// Number of last frames among which the last one with data is searched: after a writer was killed,
+/// some may have no data.
 const UNWRITTEN_MAX: u64 = 8;
 
 /// Maximum ratio between edges of cells.
@@ -299,7 +301,7 @@ const DT_CHANGE: f64 = 0.01;
 /// Maximum change of a time relative to the total time, except for rounding.
 const DRIFT: f64 = 0.001;
 
-/// Where the frames of a file are, relative to the header.
+/// Result of the check: offsets of the frames compared with the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Alignment {
     /// At the offsets of the header. `cut_too` is true if this also holds for the truncated frame.
@@ -311,8 +313,8 @@ enum Alignment {
     Lost(Option<RangeInclusive<u64>>),
 }
 
-/// Determine where the frames of a file are, from times and cells. Frames are records; `n` of them
-/// are complete according to the header, and the file has `size` bytes.
+/// Check the offsets of the frames by their times and cells. Frames are records, and a file of
+/// `size` bytes has `n` complete ones if no bytes were lost or inserted.
 ///
 /// # Errors
 /// Errors of the source.
@@ -347,7 +349,7 @@ fn alignment(source: &dyn Source, layout: &Layout, size: u64, n: u64) -> Result<
     Ok(Alignment::Lost(begins_right.then_some(right..=wrong)))
 }
 
-/// Conclusion from the numbers at an offset.
+/// Conclusion from time and cell at an offset: whether a frame begins there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sign {
     /// The numbers belong to a frame of this file.
@@ -406,7 +408,7 @@ impl<'a> Numbers<'a> {
         Ok(numbers)
     }
 
-    /// Return the last of `n` frames that contains data.
+    /// Return the last frame with data among the last few of `n` frames.
     fn last_written(&mut self, n: u64) -> Result<Option<u64>> {
         for frame in (n.saturating_sub(UNWRITTEN_MAX)..n).rev() {
             if !matches!(self.at(frame, 0)?, Found::Unwritten) {
@@ -416,7 +418,7 @@ impl<'a> Numbers<'a> {
         Ok(None)
     }
 
-    /// Read time and cell of a frame that is `behind` bytes after its usual offset.
+    /// Read time and cell of a frame, assumed to be `behind` bytes after its usual offset.
     fn at(&mut self, frame: u64, behind: u64) -> Result<Found> {
         let frame_size = self.layout.frame_size();
         let start = self.layout.start() + frame * frame_size + behind;
@@ -476,8 +478,8 @@ impl<'a> Numbers<'a> {
         };
         let rounded = rounding(time) + error;
         let n = frame as f64;
-        // If bytes were lost, the frame counted from the end of the file has a number that is
-        // higher by one.
+        // If bytes were lost, the frame that is `behind` bytes after the usual offset of `frame` is
+        // frame `frame` + 1, so that its time may be later by one time step.
         let drift = n * (DRIFT * dt + error) + dt * f64::from(u8::from(behind > 0)) + rounded;
         Ok(((time - before) - dt).abs() <= DT_CHANGE * dt + rounded
             && ((time - first) - n * dt).abs() <= drift)

@@ -80,7 +80,8 @@ pub(super) enum Role {
 pub(super) struct Variable {
     /// Offset of its data for the first frame, in the extent.
     pub at: u64,
-    /// Distance between its data of consecutive frames in the same extent, bytes; 0 in records.
+    /// Distance between its data of consecutive frames within the extent, bytes; 0 if frames are
+    /// records.
     pub step: u64,
     pub number: Number,
     /// Factor that converts its unit to paceline's unit.
@@ -149,7 +150,7 @@ impl Layout {
         }
     }
 
-    /// Return the time between frames, ps, if the file contains no times.
+    /// Return the time between frames, 1 ps, if the file contains no times; else `None`.
     pub fn dt(&self) -> Option<f64> {
         match self.variable(Role::Time) {
             Some(_) => None,
@@ -157,7 +158,7 @@ impl Layout {
         }
     }
 
-    /// Return the state of the times in the file.
+    /// Return the state of the times: known, or the reason why not.
     pub fn clock(&self) -> Clock {
         const COUNTED: &str = "its frames count as 1 ps apart";
         Clock::Counted(match self.times {
@@ -335,7 +336,8 @@ impl Variable {
         bytes.extend(self.factor.to_le_bytes());
     }
 
-    /// Remove and return the next variable, or its absence.
+    /// Remove and return the next serialised variable: `Some(None)` for an absent variable, `None`
+    /// for invalid bytes.
     fn take_from(bytes: &mut &[u8]) -> Option<Option<Variable>> {
         let [flags] = take(bytes)?;
         if flags == 0 {

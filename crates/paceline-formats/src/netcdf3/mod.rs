@@ -218,18 +218,18 @@ impl Decoder for NetcdfDecoder {
     }
 }
 
-// Plan for a frame: which of its bytes are read, and where each number is stored.
+// Plan for a frame: the bytes to read, and the destination of each number.
 
 /// Plan for reading and decoding a frame.
 #[derive(Debug)]
 struct Plan {
     /// Byte ranges to read for the first frame.
     pub runs: Vec<Run>,
-    /// Shift of each run from frame to frame, bytes.
+    /// Distance by which each run moves from one frame to the next, bytes.
     pub steps: Vec<u64>,
     /// Total number of bytes of the runs.
     pub len: u64,
-    /// Part of each [`Role`].
+    /// Wanted numbers of the variable with each [`Role`].
     parts: [Option<Part>; Role::ALL.len()],
 }
 
@@ -271,7 +271,7 @@ impl Plan {
         let mut steps = Vec::new();
         let mut parts = [const { None }; Role::ALL.len()];
         for (role, variable) in variables {
-            // Runs with different steps cannot be merged.
+            // Runs that move by different steps cannot be merged.
             if steps.last() != Some(&variable.step) {
                 reading.close();
             }

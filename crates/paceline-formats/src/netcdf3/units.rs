@@ -2,7 +2,8 @@
 //!
 //! A unit is a product of powers in the notation of UDUNITS: `kilocalorie/mole/angstrom`,
 //! `nm ps-1`, `kJ.mol^-1.nm^-1`. The case of names is ignored, and they may have an SI prefix and
-//! be plural. The case of symbols matters, unless only the lower case is known.
+//! be plural. The case of symbols matters, but a symbol that is unknown as written is also looked
+//! up in lower case.
 
 /// Powers of length, time, energy, amount of substance, and angle.
 type Powers = [i32; 5];

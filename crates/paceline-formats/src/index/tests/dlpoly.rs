@@ -44,7 +44,7 @@ fn history(n_frames: usize) -> String {
     head(n_frames) + &(0..n_frames).map(frame).collect::<String>()
 }
 
-/// Return the same text with one blank between words, so that lengths of lines vary.
+/// Return `text` with one blank between words, so that lengths of lines vary.
 fn trimmed(text: &str) -> String {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     text.lines().map(|line| words(line) + "\n").collect()

@@ -19,7 +19,7 @@ fn content(index: &Index) -> String {
     content_of(index, &MemorySource(Vec::new()))
 }
 
-/// Return the same for an index that may have to read the times from the file.
+/// Format the content as [`content`] does, for an index that may read the times from `source`.
 fn content_of(index: &Index, source: &dyn Source) -> String {
     let Times { times, steps } = index.times(source).unwrap();
     format!(

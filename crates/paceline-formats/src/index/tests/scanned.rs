@@ -183,7 +183,8 @@ fn a_frame_of_a_wrong_size_ends_at_the_next_header() {
                 assert_eq!(scan.damaged, [frame as u64]);
                 assert_eq!(scan.chain.steps[frame], frame as i64);
             } else {
-                // Nothing distinguishes this from a truncated frame.
+                // The last frame looks like a truncated frame, since it states more bytes than the
+                // file has.
                 assert_eq!(borders(&scan), expected[..20]);
                 assert_eq!(scan.cut, Some(u64::from(size)));
             }
@@ -272,7 +273,7 @@ fn headers_that_are_whole_are_found_in_any_damage() {
                 assert!(listed || scan.end == at as u64, "seed {seed}, byte {at}");
             }
         }
-        // All other entries exist because of damage.
+        // Only damage adds further entries, whose times are unknown.
         let unknown = scan.chain.times.iter().filter(|time| time.is_nan()).count();
         assert!(scan.chain.starts.len() <= whole + unknown);
         assert!(unknown <= scan.damaged.len());
