@@ -21,7 +21,8 @@ use paceline_formats::{CELL_WIDTH, Fields};
 const ROUNDS: usize = 21;
 const BLOCK: usize = 63;
 
-/// Systems: AdK alone and in water. The numbers of frames fit into the page cache.
+/// Number of atoms and number of frames of each system: AdK alone, and in water. All files fit into
+/// the page cache.
 const SYSTEMS: [(usize, usize); 2] = [(3341, 16 * BLOCK), (47_681, 4 * BLOCK)];
 
 /// Dataset in a file, and the locations of its chunks.
@@ -160,7 +161,7 @@ impl Stored {
     }
 }
 
-/// Return the seconds per frame of reading the same number of bytes sequentially.
+/// Return the seconds per frame of reading the bytes of `n_frames` frames sequentially.
 fn time_cat(path: &Path, n_atoms: usize, n_frames: usize) -> f64 {
     let mut file = File::open(path).expect("a file");
     let mut buffer = vec![0; 128 * 1024];

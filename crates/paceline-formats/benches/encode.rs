@@ -29,8 +29,8 @@ fn read(path: &str) -> Vec<Frame> {
 }
 
 /// Return the seconds for one pass over the frames, and the number of bytes. The time of each frame
-/// is that of its fastest round. A frame is not encoded twice in sequence, since the processor
-/// would then predict its branches.
+/// is that of its fastest round. Each round encodes all frames, since the processor would predict
+/// the branches of a frame that is encoded twice in sequence.
 fn time(encoder: &mut dyn Encoder, frames: &[Frame]) -> (f64, usize) {
     let (mut bytes, mut n_bytes) = (Vec::new(), 0);
     let mut least = vec![f64::INFINITY; frames.len()];

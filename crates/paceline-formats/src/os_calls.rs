@@ -316,13 +316,13 @@ mod windows {
             .open(path)
     }
 
-    /// Read once from `offset` on. The cursor moves, but is not used.
+    /// Read once from `offset` on. The file's cursor moves, but no code uses it.
     pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         check(offset)?;
         file.seek_read(buffer, offset)
     }
 
-    /// Write all bytes from `offset` on. The cursor moves, but is not used.
+    /// Write all bytes from `offset` on. The file's cursor moves, but no code uses it.
     pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
             check(offset)?;
@@ -350,7 +350,7 @@ mod windows {
 
     pub fn will_need(_file: &File, _offset: u64, _len: u64) {}
 
-    /// Stable Rust cannot identify a file here.
+    /// True if two files have the same creation time: stable Rust cannot identify a file here.
     pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
         one.creation_time() == other.creation_time()
     }

@@ -72,7 +72,7 @@ impl Units {
         format!("units= (--units) must be one of {expected}, not {name:?}")
     }
 
-    /// Return the unit style with this number from [`Units::code`].
+    /// Return the unit style for a result of [`Units::code`].
     pub fn from_code(code: u8) -> Option<Units> {
         STYLES.get(usize::from(code)).map(|_| Units(code))
     }

@@ -87,7 +87,8 @@ pub struct BlockReader {
     n_wanted: usize,
     wanted: Fields,
     buffer: Vec<u8>,
-    /// Buffers for positions, velocities and forces of one frame, if frames are visited.
+    /// Buffers for positions, velocities and forces of one frame, if frames are passed to a
+    /// visitor.
     scratch: [Vec<f32>; 3],
     /// Byte ranges of the file that are in the buffer, one after another.
     ranges: Vec<Range<u64>>,
@@ -102,7 +103,7 @@ struct Piece {
     row: usize,
     start: usize,
     len: usize,
-    /// Number of leading bytes that are the beginning of the frame.
+    /// Number of these bytes if they are the beginning of the frame, else 0.
     front: usize,
 }
 
@@ -230,7 +231,7 @@ impl BlockReader {
             report.decode += started.elapsed() - read_again;
             if from_store && self.n_bytes(extents, next) > before {
                 // The decoder has learned that frames need more bytes than were announced: without
-                // this, each of the remaining frames would wait for a request of its own.
+                // a new announcement, each of the remaining frames would wait for another request.
                 self.announce(extents.rows_from(next));
             }
         }
@@ -295,7 +296,7 @@ impl BlockReader {
         Ok(row)
     }
 
-    /// Return the number of bytes that the decoder wants of a row; 0 after the last row.
+    /// Return the number of bytes that the decoder requests for a row; 0 after the last row.
     fn n_bytes(&mut self, extents: Extents<'_>, row: usize) -> u64 {
         let Some(&frame) = extents.frames.get(row) else {
             return 0;
@@ -434,8 +435,8 @@ impl Ahead {
     }
 }
 
-/// The requests for the ranges of this number of frames are all in progress at the same time, so
-/// that reading long gaps between them saves no time.
+/// Number of frames up to which all requests are in progress at the same time, so that reading gaps
+/// of more than `GAP_OF_FEW` bytes saves no time.
 const FEW: usize = 4;
 const GAP_OF_FEW: u64 = 64 << 10;
 
@@ -533,7 +534,7 @@ impl BlockOut<'_> {
         }
     }
 
-    /// Set a row to the values of an unknown frame.
+    /// Set a row to the values of an unreadable frame, or call the visitor with empty slices.
     fn blank(&mut self, row: usize, width: usize) {
         self.keep(row, width, Fields::default());
         if let Numbers::Visited(visit) = &mut self.numbers {
@@ -569,12 +570,12 @@ struct Rows<'a> {
     out: BlockOut<'a>,
     /// Number of values of a frame in each field.
     width: usize,
-    /// Positions, velocities and forces of the current frame, if frames are visited.
+    /// Positions, velocities and forces of the current frame, if frames are passed to a visitor.
     scratch: [Vec<f32>; 3],
 }
 
 impl<'a> Rows<'a> {
-    /// Create the rows. They use `scratch`, of any size, until [`Rows::into_scratch`].
+    /// Create the rows. They take the buffers of `scratch`, which [`Rows::into_scratch`] returns.
     ///
     /// # Errors
     /// [`Error::Argument`] if the arrays do not match `n` frames of `n_wanted` atoms.
@@ -637,13 +638,13 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Set a row to the values of an unknown frame.
+    /// Set a row to the values of an unreadable frame, or call the visitor with empty slices.
     pub fn blank(&mut self, row: usize) {
         self.out.blank(row, self.width);
     }
 }
 
-/// Return a row of an array, which may be empty.
+/// Return a row of an array, or an empty slice if the array is empty.
 fn row_of_mut(values: &mut [f32], row: usize, width: usize) -> &mut [f32] {
     values
         .get_mut(row * width..(row + 1) * width)

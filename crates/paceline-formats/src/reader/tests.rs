@@ -287,7 +287,7 @@ fn a_store_is_asked_again_for_all_frames_that_need_more_bytes() {
             .map(|frame| frame * FRAME..frame * FRAME + len);
         ranges.collect::<Vec<_>>()
     };
-    // The decoder learns from a frame that it can decode, or that it cannot decode at first.
+    // The decoder learns from the first frame, whether its 100 bytes suffice or more must be read.
     for (needs, n_calls) in [(100, 1 + 3), (400, 2 + 3)] {
         let file = File {
             access: Some(store),
@@ -298,7 +298,7 @@ fn a_store_is_asked_again_for_all_frames_that_need_more_bytes() {
         let learned = begins(&[20, 30, 40], needs as u64 + MARGIN);
         let expected = [begins(&[4, 20, 30, 40], 100), learned].concat();
         assert_eq!(*file.ahead.lock().unwrap(), expected);
-        // The second frame and those after it are read by one call each.
+        // Each frame after the first is read by one call.
         assert_eq!(reads(&file).len(), n_calls);
     }
 }

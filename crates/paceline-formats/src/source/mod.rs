@@ -49,7 +49,7 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Announce as much as the source asks for.
+    /// Create an announcer of as many bytes as [`Access::ahead`] of the source.
     pub fn of(source: &dyn Source) -> Self {
         Announcer {
             ahead: source.access().ahead,
@@ -62,8 +62,8 @@ impl Announcer {
         self.ahead > 0
     }
 
-    /// Announce the bytes from `at` on, up to `until`, once less than half as many as the source
-    /// asks for are announced.
+    /// Announce the next [`Access::ahead`] bytes from `at` on, up to `until`, if less than half as
+    /// many are announced.
     pub fn reads(&mut self, source: &dyn Source, at: u64, until: u64) {
         if self.announced > at.saturating_add(self.ahead) {
             self.announced = at;
@@ -85,7 +85,8 @@ pub trait Source: Send + Sync {
     /// Return the current size, bytes.
     fn size(&self) -> Result<u64>;
 
-    /// Return a number that differs once the content was modified; 0 if the source has none.
+    /// Return a number that changes when the content is modified; 0 if the source has no such
+    /// number.
     fn version(&self) -> Result<u64> {
         Ok(0)
     }
@@ -93,8 +94,8 @@ pub trait Source: Send + Sync {
     /// Fill `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// [`crate::error::Error::Changed`] if the source ends before the buffer is full: callers request only bytes
-    /// that existed when the source was indexed.
+    /// [`crate::error::Error::Changed`] if the source ends before the buffer is full, since callers
+    /// request only bytes that existed when the source was indexed.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
     /// Announce a range that will soon be read, so that prefetching can start in the background.
@@ -103,7 +104,7 @@ pub trait Source: Send + Sync {
     /// Return the number of bytes and calls so far.
     fn traffic(&self) -> Traffic;
 
-    /// Return how bytes are best requested.
+    /// Return the costs of the source, which decide how bytes are requested.
     fn access(&self) -> Access {
         Access::FILE
     }
@@ -155,7 +156,7 @@ pub struct Traffic {
     pub calls: u64,
 }
 
-/// A reference to a source, or a shared one, whatever its kind.
+/// A pointer to a source, such as a reference or an `Arc`, is a source, too.
 impl<P> Source for P
 where
     P: Deref<Target: Source> + Send + Sync,

@@ -112,7 +112,8 @@ impl TrrDecoder {
 
 impl Decoder for TrrDecoder {
     fn runs(&mut self, _frame: u64, size: u64) -> &[Run] {
-        // A damaged range between two headers can have any size; its header is checked later.
+        // A damaged range of the file that is listed as one frame can have any size. Only its
+        // header is requested, which `decode` then refuses.
         let usual =
             HEADER_MAX as u64 + TENSORS_BYTES_MAX + ATOM_BYTES_MAX * self.atoms.n_total() as u64;
         self.unplanned[0].len = if size <= usual {

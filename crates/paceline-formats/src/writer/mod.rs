@@ -159,8 +159,8 @@ thread_local! {
     static ROOM: RefCell<ChunkBuffers> = RefCell::default();
 }
 
-/// Approximate number of bytes per write call. Bytes of this size are still in the cache, which
-/// reduces the time to three quarters, and no block is copied.
+/// Approximate number of bytes per write call. So few bytes are still in the processor's cache,
+/// which reduces the time to three quarters, and no whole block is copied.
 const PORTION: usize = 4 << 20;
 
 /// Call a function with the buffers of this thread, which are reused.
@@ -343,7 +343,8 @@ mod tests {
     #[test]
     fn frames_of_different_sizes_are_refused() {
         let mut arrays = Arrays::new();
-        // Atoms at the same position compress better than those of the next frame.
+        // All atoms of the first frame are at the same position, so that it is smaller than the
+        // next frame.
         arrays.positions[..3 * N_ATOMS].fill(1.0);
         let path = file("uneven");
         std::fs::write(&path, b"").unwrap();

@@ -22,9 +22,9 @@ use crate::atom_set::Atoms;
 use crate::error::Fault;
 use crate::xdr::Xdr;
 
-/// Range of a difference along x, y or z, for each small index. The product of three ranges fits
-/// into the number of bits of the index. The last index has no range: a writer uses it if no
-/// difference is small.
+/// Range of a difference along x, y or z, for each small index. The small index is also the number
+/// of bits that the product of three ranges needs. The last index has no range: a writer uses it if
+/// no difference is small.
 pub(super) const SMALL_SIZES: [u32; 74] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 10, 12, 16, 20, 25, 32, 40, 50, 64, 80, 101, 128, 161, 203, 256,
     322, 406, 512, 645, 812, 1024, 1290, 1625, 2048, 2580, 3250, 4096, 5060, 6501, 8192, 10321,
@@ -228,7 +228,7 @@ pub(super) struct GroupStart {
     pub(super) bit: u64,
     /// Index of the first atom of the group.
     pub(super) atom: usize,
-    /// Number of wanted atoms before it.
+    /// Number of wanted atoms before that atom.
     pub(super) out: usize,
     /// Number of atoms in the run.
     pub(super) run: usize,

@@ -31,7 +31,7 @@ const GROUP_FLOATS: usize = 3 * GROUP_MAX + 1;
 /// Number of atoms between two checks for errors.
 const LEG: usize = 256;
 
-/// Accumulated checks: a lane becomes negative after any error in a leg.
+/// Accumulated checks of the next `LEG` atoms: a lane becomes negative after any error.
 #[derive(Clone, Copy)]
 struct Sound {
     positions: Four,
@@ -104,8 +104,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Process some groups from `place` on. Return their end, and whether the walk can continue
-    /// from there; `None` if a group is invalid.
+    /// Process groups of about `LEG` atoms from `place` on. Return their end, and whether the walk
+    /// can continue from there; `None` if a group is invalid.
     fn leg<const ALL: bool>(
         &self,
         mut place: GroupStart,

@@ -17,7 +17,8 @@ use crate::{Encoder, FrameIn, Series};
 /// Default precision of GROMACS, integers per nm.
 pub const PRECISION: f32 = 1000.0;
 
-/// Number of atoms above which GROMACS writes the magic number 2023, for any size.
+/// Number of atoms above which GROMACS writes the magic number 2023, whatever the size of the
+/// frame.
 const ATOMS_1995: usize = 298_261_617;
 
 /// Encodes the frames of one XTC file.
@@ -258,7 +259,7 @@ fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
         let radix = &SMALL[groups.small].radix;
         let Group { full, run, change } = groups.next(first);
         whole.put(full.minus(minimum).to_array(), &mut bits);
-        // Computed without a branch, which would be mispredicted half of the time.
+        // The code is computed in any case: a branch would be mispredicted half of the time.
         let code = (0b10_0000 | (3 * run as i32 + change + 1) as u64) << 58;
         let same = run == run_before && change == 0;
         let (word, n) = if same { (0, 1) } else { (code, 6) };
@@ -331,7 +332,8 @@ impl<'a> Groups<'a> {
         group
     }
 
-    /// Return the change of the small index that would follow if the run allows it.
+    /// Return the change of the small index after the group of `first`. [`Groups::find_run`]
+    /// replaces -1 by 0 if a difference is too large for the smaller range.
     #[inline(always)]
     fn likely_change(&self, first: Four) -> i32 {
         let larger = Four::new(SMALL[self.largest].below);
@@ -478,7 +480,8 @@ fn rounded(position: [f32; 4], precision: f32) -> Floats {
     nm.times(precision).add_half_away_from_zero()
 }
 
-/// Compute the minimum distance. Sums that overflow wrap, as in xdrfile.
+/// Compute the minimum over consecutive atoms of |x| + |y| + |z| of their difference. Sums that
+/// overflow wrap, as in xdrfile.
 fn least_distance(atoms: &[Four]) -> i32 {
     let distances = atoms.windows(2).map(|pair| {
         let [x, y, z, _] = pair[1].minus(pair[0]).to_array().map(i32::wrapping_abs);
@@ -508,7 +511,7 @@ fn invalid_value_reason(positions: &[[f32; 3]], precision: f32) -> String {
 /// Maximum number of bits of a word, in addition to up to seven pending bits.
 const WORD: u32 = 56;
 
-/// Number of bytes after the last bit that are overwritten.
+/// Number of bytes after the last bit that [`Bits::put`] may overwrite.
 const SLACK: usize = 8;
 
 /// Bit stream: bytes are filled from the front, the highest bit first.

@@ -14,7 +14,7 @@ const WINDOW: u32 = 57;
 /// Largest small index whose numbers fit into a window.
 pub(super) const FAR_FAST: usize = WINDOW as usize;
 
-/// Extracts a number whose bits are stored from the lowest byte to the highest byte.
+/// Stored form of a number with a fixed number of bits: its bytes from the lowest to the highest.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     /// Mask of the whole bytes.
@@ -103,8 +103,8 @@ impl Small {
         }
     }
 
-    /// Return the digits of the differences at the tops of two windows. They are negative for
-    /// invalid numbers. The two divisions are independent.
+    /// Return the digits of the differences at the tops of two windows, and one check number for
+    /// each, which is negative if the difference is invalid. The two divisions are independent.
     #[inline(always)]
     pub(super) fn digits(&self, windows: [u64; 2]) -> (Four, Four, Two) {
         let two = Two::new;
@@ -208,8 +208,8 @@ impl Far {
         }
     }
 
-    /// Return the digits of the difference at the top of a window. They are negative for an invalid
-    /// number.
+    /// Return the digits of the difference at the top of a window, and a check number, which is
+    /// negative if the difference is invalid.
     #[inline(always)]
     pub(super) fn digits(&self, window: u64) -> (Four, Two) {
         let (number, digits) = self.digits.split(window);

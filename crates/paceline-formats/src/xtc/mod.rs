@@ -157,9 +157,10 @@ impl XtcDecoder {
     /// Return the number of bytes of a frame that probably contain all wanted atoms.
     fn likely_reach(&self, size: u64) -> u64 {
         let (end, total) = (self.atoms.end() as u64, self.atoms.n_total() as u64);
-        // A damaged range between two headers can have any size; its header is checked later.
+        // A damaged range of the file that is listed as one frame can have any size. At most the
+        // bytes of the largest valid frame are requested, and `decode` then refuses the header.
         let size = size.min(HEADER_MAX as u64 + ATOM_BYTES_MAX * total);
-        // Saving a tenth of the bytes is not worth the risk of a second read.
+        // Omitting a tenth of the bytes is not worth the risk of a second read.
         if end >= total - total / 10 {
             return size;
         }
@@ -199,8 +200,9 @@ impl XtcDecoder {
         };
         match packed.decode(bytes, &self.wanted, positions) {
             Ok(reach) => {
-                // A store is asked for the bytes of many frames at once. If each further maximum
-                // counted, they would all be asked for a few more bytes.
+                // Small increases are ignored: the bytes of many frames are requested from a store
+                // in advance, and every increase would request a few more bytes of each of these
+                // frames.
                 let reach = reach as u64;
                 if self.reach.is_none_or(|known| reach > known + known / 32) {
                     self.reach = Some(reach);
@@ -247,7 +249,8 @@ impl Decoder for XtcDecoder {
         bytes: &[u8],
         out: FrameOut<'_>,
     ) -> Result<(), Fault> {
-        // The caller must ensure this, whatever the file contains.
+        // The caller must pass an output of this size; it does not depend on the content of the
+        // file.
         assert_eq!(out.positions.len(), 3 * self.atoms.len());
         let header = Header::parse(bytes).map_err(|fault| fault.within(size))?;
         self.check(&header, size)?;

@@ -26,7 +26,8 @@ pub fn exercise(data: &[u8]) {
     let some_atoms = Atoms::new(&some, n_atoms).expect("increasing indices");
     let wanted = frames(&layout, some_atoms, file);
     for (all, wanted) in all.iter().zip(&wanted) {
-        // With all atoms, more markers are read, so that more damage is detected.
+        // The decoder of all atoms reads more markers, so that it may refuse a frame that the other
+        // decoder accepts.
         let Some(all) = all else { continue };
         let gathered: Vec<u32> = some
             .iter()
@@ -37,7 +38,8 @@ pub fn exercise(data: &[u8]) {
     }
 }
 
-/// Parse longer and longer headers, like a caller that begins with an empty slice.
+/// Parse the header of `file` from an empty slice first, and from as many bytes as the parser
+/// requests after that.
 fn parse(file: &[u8]) -> Option<Layout> {
     let mut head = 0;
     loop {

@@ -48,7 +48,8 @@ pub fn check(data: &[u8]) {
         let mut all = DlpolyDecoder::new(layout, Atoms::all(n), Fields::ALL);
         let mut part = DlpolyDecoder::new(layout, some_atoms.clone(), wanted);
         for frame in frames.into_iter().take(N_FRAMES) {
-            // With all atoms, more bytes are read, so that more damage is detected.
+            // The decoder of all atoms reads more bytes, so that it may refuse a frame that the
+            // other decoder accepts.
             let Some(whole) = decode(&mut all, n, Fields::ALL, frame) else {
                 continue;
             };
@@ -58,7 +59,8 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// Parse longer and longer headers, like a caller that begins with an empty slice.
+/// Parse the header of `file` from an empty slice first, and from as many bytes as the parser
+/// requests after that.
 fn parse(file: &[u8], parse: fn(&[u8], u64) -> Result<Head, Fault>) -> Option<Head> {
     let mut head = 0;
     loop {
@@ -66,7 +68,7 @@ fn parse(file: &[u8], parse: fn(&[u8], u64) -> Result<Head, Fault>) -> Option<He
             Ok(parsed) => return Some(parsed),
             Err(Fault::Short { needed }) => {
                 assert!(needed > head && needed <= file.len());
-                // A caller that reads a file increases the size in the same way.
+                // `read_head` increases the size in the same way.
                 head = needed.max(2 * head).min(file.len());
             }
             Err(_) => return None,

@@ -36,7 +36,8 @@ pub fn check(data: &[u8]) {
     let apart = varying(layout);
     for frame in frames(file).into_iter().take(N_FRAMES) {
         let alone = decode_apart(&apart, frame);
-        // With all atoms, more bytes are read, so that more damage is detected.
+        // The decoder of all atoms reads more bytes, so that it may refuse a frame that the other
+        // decoder accepts.
         let Some(whole) = decode(&mut all, n, Fields::ALL, frame) else {
             continue;
         };
@@ -75,7 +76,8 @@ pub fn layout_of(file: &[u8]) -> Option<Layout> {
     parse(file, |bytes, size| layout.with_ids(bytes, size))
 }
 
-/// Parse longer and longer headers, like a caller that begins with an empty slice.
+/// Parse the header of `file` from an empty slice first, and from as many bytes as the parser
+/// requests after that.
 fn parse<T>(file: &[u8], parse: impl Fn(&[u8], u64) -> Result<T, Fault>) -> Option<T> {
     let mut head = 0;
     loop {
@@ -83,7 +85,7 @@ fn parse<T>(file: &[u8], parse: impl Fn(&[u8], u64) -> Result<T, Fault>) -> Opti
             Ok(parsed) => return Some(parsed),
             Err(Fault::Short { needed }) => {
                 assert!(needed > head && needed <= file.len());
-                // A caller that reads a file increases the size in the same way.
+                // `read_head` increases the size in the same way.
                 head = needed.max(2 * head).min(file.len());
             }
             Err(_) => return None,

@@ -47,7 +47,8 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// Parse longer and longer headers, like a caller that begins with an empty slice.
+/// Parse the header of `file` from an empty slice first, and from as many bytes as the parser
+/// requests after that.
 pub fn parse(file: &[u8]) -> Option<Layout> {
     let mut head = 0;
     loop {
@@ -55,7 +56,7 @@ pub fn parse(file: &[u8]) -> Option<Layout> {
             Ok(layout) => return layout.ok(),
             Err(Fault::Short { needed }) => {
                 assert!(needed > head && needed <= file.len());
-                // A caller that reads a file increases the size in the same way.
+                // `read_head` increases the size in the same way.
                 head = needed.max(2 * head).min(file.len());
             }
             Err(_) => return None,

@@ -47,7 +47,7 @@ fn open(file: &File, n: usize) -> (Layout, Vec<Vec<u8>>) {
     (head.layout, frames)
 }
 
-/// Return the content that the decoder must find in a frame.
+/// Return the content that the decoder must return for a frame.
 fn expected(file: &File, number: usize, atoms: &[usize], wanted: Fields) -> Frame {
     let fields = Fields::from_bits([0b001, 0b011, 0b111][usize::from(file.level)]);
     let mut frame = Frame::new(atoms.len(), wanted);
@@ -352,7 +352,7 @@ fn lines_too_many_or_too_few_are_damage() {
 #[test]
 fn a_frame_holds_what_its_lines_show() {
     let (layout, frame) = three_atoms();
-    // A restart without velocities, and one whose header says that earlier frames had none.
+    // A frame without velocities, as after a restart, in a file whose header states velocities.
     let positions_only: Vec<u8> = frame
         .chunks(73)
         .enumerate()

@@ -11,7 +11,8 @@ fn what_was_decoded_is_encoded_to_the_same() {
     let random = &mut Random(21);
     for frame in all_kinds(random) {
         let decoded = decode_all(&frame.encode(random)).unwrap();
-        // Only if a float can represent the integer exactly.
+        // Skip frames with integers that are too large to survive the conversion to floats and
+        // back.
         let most = frame.atoms.iter().flatten().map(|x| x.unsigned_abs()).max();
         if most > Some(1 << 21) {
             continue;

@@ -38,12 +38,13 @@ impl DatasetReader {
     }
 
     /// # Errors
-    /// [`crate::error::Error::Argument`] if a slice does not fit the dataset, or `n` frames.
+    /// [`crate::error::Error::Argument`] if the slice does not fit the dataset, or does not have
+    /// `n` rows.
     pub fn check(&self, slice: Slice<'_>, n: usize) -> Result<()> {
         slice.check(&self.selection.grid, !self.selection.is_unchunked(), n)
     }
 
-    /// Decode some frames of a block, one after another.
+    /// Decode the rows `frames` of a block, one after another, into `out`.
     pub fn fill<T: Value>(
         &mut self,
         io: &mut TimedSource,
@@ -96,7 +97,7 @@ impl DatasetReader {
 
 // Numbers without filters: contiguous datasets, and chunks without filters.
 
-/// Reads the wanted rows into a block.
+/// Reads the wanted rows of a dataset without filters into a block.
 pub(super) struct Plain<'a, 'f, T> {
     selection: &'a Selection,
     io: &'a mut TimedSource,
@@ -149,7 +150,7 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
         self.read_straight()
     }
 
-    /// Read parts of some rows of a chunk.
+    /// Request the wanted parts of the rows of a chunk.
     fn want(
         &mut self,
         chunk_number: u64,
@@ -175,7 +176,7 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
 
     fn request_part(&mut self, part: &'a Part, bytes: Range<u64>, row: usize) -> Result<()> {
         let width = self.selection.frame_len;
-        // For few bytes, a separate call would cost more than a copy.
+        // For few bytes, a separate read call would cost more than a copy.
         let worth = part.len as u64 >= GAP || part.len == self.selection.grid.row_bytes;
         if let Some(place) = part.copies.straight()
             && worth
@@ -247,19 +248,19 @@ pub const BEGINNING_SPARE: u64 = 512;
 /// Data about the chunks of a dataset, from previous reads.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Number of the chunks that were decoded last.
+    /// Number, along the first axis, of the chunks in `chunks`.
     chunk_number: u64,
     chunks: Vec<Kept>,
-    /// Ratio of the compressed bytes needed for a beginning to the bytes proportional to its
-    /// numbers.
+    /// Compressed bytes that the last beginning needed, relative to an estimate in proportion to
+    /// its numbers; 0 if none was decoded.
     ratio: f64,
 }
 
-/// Decoded chunk that is kept.
+/// Decoded chunk that is kept for other frames.
 #[derive(Debug)]
 struct Kept {
     column: usize,
-    /// Location of the chunk. A growing file may have moved the chunk.
+    /// Location of the chunk, compared before reuse, since a growing file may move the chunk.
     chunk: Chunk,
     /// True if the chunk was decoded to its end, and all checksums were verified.
     whole: bool,
@@ -391,7 +392,7 @@ impl<T: Value> Packed<'_, '_, T> {
     }
 
     /// Decode a chunk directly into the block, if all its numbers are wanted, in order. Otherwise
-    /// do nothing.
+    /// return `None`.
     fn unpack_straight(
         &mut self,
         io: &mut TimedSource,
@@ -464,7 +465,7 @@ impl<T: Value> Packed<'_, '_, T> {
     }
 }
 
-/// Maximum number of bytes that one more read gets, if the first estimate was too small.
+/// Maximum size of each further read, if the first estimate was too small, bytes.
 const MORE: u64 = 16 * 1024;
 
 /// Copy the wanted numbers of a decoded chunk to the rows.

@@ -23,8 +23,8 @@ use crate::source::Source;
 pub use self::dataset_reader::{BEGINNING_SHARE, BEGINNING_SPARE, KEPT_BYTES};
 pub use self::selection::read_integers;
 
-/// Size of the frames that are decoded together if frames are only visited, bytes. They then stay
-/// in the cache.
+/// Size of the frames that are decoded together if they are then passed to a visitor or their atoms
+/// are reordered, bytes. So few bytes stay in the processor's cache.
 const BATCH: usize = 512 * 1024;
 
 /// Size of the frames that are decoded together if decoded chunks are too large to be kept, bytes.
@@ -37,7 +37,7 @@ pub struct ChunkReader {
     elements: [Option<DatasetReader>; 3],
     ids: Option<Ids>,
     n_wanted: usize,
-    /// Buffers for frames that are visited, or in which atoms are reordered.
+    /// Buffers for frames that are passed to a visitor, or in which atoms are reordered.
     scratch: [Vec<f32>; 3],
     ahead: Ahead,
 }
@@ -163,7 +163,7 @@ impl ChunkReader {
             forces,
         } = &out.numbers
         {
-            // Wanted but missing fields also have an array.
+            // A wanted field that the file lacks also has an output array.
             wanted.positions |= !positions.is_empty();
             wanted.velocities |= !velocities.is_empty();
             wanted.forces |= !forces.is_empty();
@@ -211,7 +211,8 @@ impl ChunkReader {
         }
     }
 
-    /// Return the number of frames that are decoded together: all, if they are kept unchanged.
+    /// Return the number of frames that are decoded together: all, if they are decoded directly
+    /// into the output arrays.
     fn batch_len(&self, n: usize, numbers: &Numbers<'_>) -> usize {
         if self.ids.is_none() && matches!(numbers, Numbers::Kept { .. }) {
             return n.max(1);
@@ -275,7 +276,8 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// Decode some frames of the block, one after another.
+    /// Decode the frames `batch` of the block into `rooms`, each the memory of these frames or of
+    /// the whole block.
     fn fill(
         &mut self,
         request: &ReadRequest<'_>,
@@ -363,7 +365,7 @@ pub struct Element {
 pub struct Identity {
     /// Dataset of the ids, with one row per frame.
     pub element: Element,
-    /// Id of each atom of paceline, increasing.
+    /// Increasing ids of all atoms, in paceline's order of atoms.
     pub order: Vec<i64>,
 }
 
@@ -403,7 +405,7 @@ impl ReadRequest<'_> {
 /// Entries of a dataset's chunk index that reading one block needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Slice<'a> {
-    /// Row of each frame; −1 for a missing one.
+    /// Row of each frame in the dataset; −1 for a frame without a row.
     pub rows: &'a [i64],
     /// Numbers, along the first axis, of the chunks that contain these rows: distinct and
     /// increasing. Empty for a contiguous dataset.
@@ -428,7 +430,7 @@ struct Chunk {
     pub mask: u32,
 }
 
-/// Row of the dataset, and its row in the block.
+/// Row of the dataset, and its destination row in the block.
 type Wanted = (u64, usize);
 
 impl Slice<'_> {
@@ -470,8 +472,8 @@ impl Slice<'_> {
         }
     }
 
-    /// Collect the rows of the dataset that some frames of the block need, increasing. Rows of the
-    /// block are counted from the first of these frames.
+    /// Collect the rows of the dataset that the frames `frames` of the block need, in increasing
+    /// order. Their destination rows are counted from the first of these frames.
     fn wanted(&self, frames: Range<usize>, wanted: &mut Vec<Wanted>) {
         wanted.clear();
         let rows = self.rows[frames].iter().enumerate();

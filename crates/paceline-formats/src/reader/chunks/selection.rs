@@ -209,8 +209,8 @@ fn check_axes(dataset: &Dataset, n_atoms: u64, per_atom: u64) -> std::result::Re
     }
 }
 
-/// Refuse rows that are larger than the possible data of the file, and more chunks than bytes. Both
-/// would need unlimited memory.
+/// Refuse rows with more numbers than the file can contain, and rows of more chunks than the file
+/// has bytes: both would need unlimited memory.
 fn check_room(dataset: &Dataset, file_size: u64) -> std::result::Result<(), String> {
     let numbers: u64 = dataset.shape[1..].iter().product();
     let most = file_size.saturating_mul(max_expansion(&dataset.filters) as u64)
@@ -241,12 +241,12 @@ const NO_SLOT: usize = usize::MAX;
 pub(super) struct Ids {
     reader: DatasetReader,
     n_slots: usize,
-    /// Id of each atom of paceline, increasing.
+    /// Increasing ids of all atoms, in paceline's order of atoms.
     order: Vec<i64>,
     atoms: Atoms,
-    /// Ids in each slot, for the frames read last.
+    /// Ids in all slots of the frames read last, one frame after another.
     numbers: Vec<i64>,
-    /// Slot of each atom of paceline in the current frame.
+    /// Slot of each atom in the current frame, in paceline's order of atoms.
     slots: Vec<usize>,
     /// Current frame, with the wanted atoms in paceline's order.
     sorted: [Vec<f32>; 3],

@@ -19,7 +19,7 @@ pub(super) struct TimedSource {
     pub reading: Duration,
     pub buffer: Vec<u8>,
     pub decompressors: Decompressors,
-    /// Buffers for decoded chunks, and for unshuffled numbers.
+    /// Reused buffers: `rooms` for decoded chunks, `woven` for unshuffled numbers.
     pub rooms: Vec<Vec<u8>>,
     pub woven: Vec<u8>,
 }
@@ -55,7 +55,7 @@ impl TimedSource {
     }
 }
 
-/// Byte ranges that are read with one call, each with its purpose.
+/// Byte ranges that are read with one call, each with a key of the caller.
 pub(super) struct Run<K> {
     range: Range<u64>,
     pieces: Vec<(Range<u64>, K)>,
@@ -90,7 +90,7 @@ impl<K: Copy> Run<K> {
         self.pieces.push((piece, key));
     }
 
-    /// Read all ranges, call a function with each, and clear the collection.
+    /// Read all ranges, call `take` with the bytes and the key of each, and clear the collection.
     pub fn read(
         &mut self,
         io: &mut TimedSource,
@@ -134,7 +134,7 @@ pub(super) struct SkippedFrames<'a> {
     /// Numbers of the frames of the block.
     pub frames: &'a [i64],
     pub skip: bool,
-    /// First row of the block among the rows that are being read.
+    /// Row of the block from which [`SkippedFrames::note`] counts: the first row being read.
     pub base: usize,
     pub errors: Vec<Option<Error>>,
 }
