@@ -629,7 +629,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Record the fields of a decoded frame, and set missing fields to NaN; or call the visitor
+    /// Record the fields of a decoded frame. Then set missing fields to NaN, or call the visitor
     /// with the frame.
     pub fn keep(&mut self, row: usize, held: Fields) {
         self.out.keep(row, self.width, held);

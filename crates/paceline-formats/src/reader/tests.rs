@@ -11,7 +11,8 @@ fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
     reader_of(File::default(), runs, needs)
 }
 
-/// Return a reader whose decoder learns from the first frame, if the file is in a store.
+/// Return a reader of `file`. Its decoder learns from the first frame only if the file is in a
+/// store.
 fn reader_of(file: File, runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
     let runs = runs.iter().map(|&(start, len)| Run { start, len });
     let learns = file.access.is_some();

@@ -114,7 +114,8 @@ impl Encoder for XtcEncoder {
     }
 }
 
-/// Numbers before the positions, or before the precision of packed positions.
+/// Beginning of a frame: the numbers before its unpacked positions, or before the precision of
+/// packed positions.
 struct Start {
     n_atoms: i32,
     step: i32,
