@@ -35,7 +35,7 @@ from paceline.trajectory.shuffled_frames import (
 )
 from paceline.transform.apply_transforms import prepare_transforms
 
-#: Fingerprints of files.
+#: Fingerprints of files, separated by commas.
 _OF_FILES = re.compile("[0-9a-f]{48}(, [0-9a-f]{48})+")
 #: Maximum number of trajectories that a warning names.
 NAMED = 3
@@ -44,7 +44,8 @@ NAMED = 3
 FileName: TypeAlias = str | os.PathLike
 #: Values of frames: an array, the path of a saved table, or an analysis.
 FeatureRows: TypeAlias = np.ndarray | FileName | AnalysisBase
-#: A feature of one trajectory, of each trajectory, or a function that makes an analysis of atoms.
+#: Feature: its rows for one trajectory, a list of the rows for each trajectory, or a function that
+#: makes an analysis of atoms.
 Feature: TypeAlias = FeatureRows | Sequence[FeatureRows] | Callable[[Atoms], AnalysisBase]
 
 
@@ -62,18 +63,18 @@ Trajectories: TypeAlias = HasAtoms | FileName | tuple[FileName, ...]
 
 
 class _FirstOfTopology(NamedTuple):
-    """First trajectory of a topology: its name, and its atoms."""
+    """First trajectory that was opened with a topology: name, number of atoms, and chosen atoms."""
 
     name: str
     n_atoms: int
     indices: np.ndarray
-    #: True if further trajectories have the same atoms, without reading the topology again.
+    #: True if these atoms apply to further trajectories, so that the topology is not read again.
     is_enough: bool
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """Open trajectory, and indices of its chosen atoms; their group if the topology was read."""
+    """Open trajectory, indices of chosen atoms, and their group (None if no topology was read)."""
 
     trajectory: FileTrajectory
     indices: np.ndarray
@@ -100,7 +101,7 @@ class TrajectoryOpener:
     block_frames: Sequence[int | None]
 
     def open_all(self, items: Sequence[Trajectories]) -> list[SampledTrajectory]:
-        """Open all trajectories; with `on_error`, those that cannot be opened have no frames."""
+        """Open all trajectories; with "skip", a trajectory that cannot be opened gets no frames."""
         found: list[SampledTrajectory | None] = []
         known: dict[str, _FirstOfTopology] = {}
         reasons: list[str] = []
@@ -134,7 +135,7 @@ class TrajectoryOpener:
         return sampled
 
     def _open(self, item: Trajectories, known: dict[str, _FirstOfTopology]) -> _Opened:
-        """Open one trajectory; a topology that was read is not read again, unless it is needed."""
+        """Open a trajectory; do not read a topology again if the chosen atoms are known from it."""
         given: object = open_files(item) if isinstance(item, str | os.PathLike) else item
         topology = None
         if isinstance(item, tuple):
@@ -195,7 +196,7 @@ class TrajectoryOpener:
     def _sampled(
         self, one: _Opened, features: Mapping[str, object], together: int | None
     ) -> SampledTrajectory:
-        """Describe a trajectory for samples."""
+        """Convert an open trajectory to a `SampledTrajectory`, and compute its features."""
         trajectory, indices = one.trajectory, one.indices
         lacking = [field for field in self.fields if field not in trajectory.fields]
         if lacking:
@@ -220,7 +221,7 @@ class TrajectoryOpener:
         found = SampledTrajectory(
             one.name,
             trajectory.chain,
-            # This process may lack the folder of a cache on the nodes' disks.
+            # Read without the cache: this process may not see a folder on the nodes' disks.
             replace(source, cache=None),
             chosen,
             block_frames=together,
@@ -263,7 +264,7 @@ def _name_of(item: Trajectories) -> str:
 
 
 def _join_features(sampled: Sequence[SampledTrajectory], first: SampledTrajectory) -> None:
-    """Convert features of all trajectories to a common type; raise for rows of other shapes."""
+    """Convert each feature to one type for all trajectories; raise if rows differ in shape."""
     for name, rows in first.features.items():
         for one in sampled:
             values = one.features.setdefault(name, rows[:0])
@@ -311,7 +312,7 @@ def features_of_each(features: Mapping[str, Feature], n: int) -> list[dict[str, 
 
 
 def _checked(rows: object, what: str, trajectory: FileTrajectory) -> np.ndarray:
-    """Return a feature's row for each frame of a trajectory; raise if there are not as many."""
+    """Return the rows of a feature; raise unless there is one for each frame, in order."""
     numbers = None
     if isinstance(rows, str | os.PathLike):
         what = f"{what}, {os.fspath(rows)}"
@@ -344,10 +345,10 @@ def _checked(rows: object, what: str, trajectory: FileTrajectory) -> np.ndarray:
 
 
 def _check_content(facts: Mapping[str, str], what: str, trajectory: FileTrajectory) -> None:
-    """Raise `ValueError` if a table was computed from files of another content."""
+    """Raise `ValueError` if a table was computed from files with other content."""
     saved, found = facts.get("fingerprint", ""), trajectory.content
     names = [facts.get("trajectory", ""), *trajectory.filenames]
-    # A store, and frames in memory, are identified by other means than the samples of a local file.
+    # Only local files have such fingerprints; a store or frames in memory cannot be compared.
     if any("://" in name for name in names) or not (_OF_FILES.fullmatch(f"{saved}, {found}")):
         return
     if saved != found:

@@ -41,7 +41,7 @@ RADII: dict[str, dict[str, float]] = {
 }
 #: If all radii are smaller, they may be in nm instead of Å.
 SMALLEST = 0.5
-#: Maximum distance of bonded atoms, Å; in proteins, lipids and nucleic acids, bonds of sulfur.
+#: Maximum distance of bonded atoms, Å; in biomolecules, the bonds of sulfur are the longest.
 FARTHEST_BONDED = 2.3
 #: Maximum number of residues that are checked for coarse-grained beads.
 LOOKED_AT = 100
@@ -210,7 +210,7 @@ class SASA(AnalysisBase):
         }
 
     def prepare(self) -> PerFrame:
-        """Number the parts whose areas are summed, and make the worker part."""
+        """Number the atoms or residues whose areas are reported, and make the worker part."""
         atoms = self.atomgroup if self.compound == "atoms" else self.atomgroup.unique
         if self.compound == "atoms":
             parts = np.arange(len(atoms))
@@ -239,7 +239,7 @@ class SASA(AnalysisBase):
         if not is_group:
             self.results.with_values(self._on_structure(value))
 
-    #: True for a further table of residues in each frame, which requires compound "residues".
+    #: True to also return the areas of residues in each frame as a map; needs compound "residues".
     maps_residues = False
 
     def further_tables(self) -> dict[str, Table]:
@@ -277,7 +277,7 @@ def _coarse_grained(atoms: Atoms) -> str | None:
         is_protein if n == 1 else self_distance_array(one.atoms.positions).min() > FARTHEST_BONDED
         for one, n, is_protein in zip(residues, sizes, alone, strict=True)
     ]
-    # Single ions and noble gas atoms are not evidence.
+    # Residues of one atom, such as ions, tell nothing unless they belong to a protein.
     n_telling = np.count_nonzero((sizes > 1) | alone)
     if 2 * sum(coarse) <= n_telling or not n_telling:
         return None
@@ -290,7 +290,10 @@ def _radii_of(
     radii: str | Mapping[str, float] | Sequence[float] | np.ndarray | None,
     given: Atoms | System,
 ) -> np.ndarray:
-    """Return the radius of each atom, Å; an array is in the order of the `given` group."""
+    """Return the radius of each of `atoms`, Å.
+
+    If `radii` is an array, it has one radius per atom of `given`, in the order of that group.
+    """
     if radii is None or isinstance(radii, str):
         name = "bondi" if radii is None else radii
         if name not in RADII:

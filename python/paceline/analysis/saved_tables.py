@@ -26,11 +26,11 @@ from paceline.errors import UnsupportedError, warn
 FIGURE = "figure"
 #: Key of the line that names a further table of an analysis.
 FURTHER = "table"
-#: Keys of the lines with the SHA-256 of all other lines, and of arrays and lines in .npz files.
+#: Keys of the first line: SHA-256 of all other lines; in .npz files, of arrays and other lines.
 DIGESTS = LINES, ARRAYS = "sha256 of all other lines", "sha256 of arrays and other lines"
-#: Columns that identify frames and join tables.
+#: Columns that identify frames, by which the rows of tables are joined.
 OF_FRAMES = ("frame", "time (ps)")
-#: Column that is not a series.
+#: Column of simulation steps, which is not a time series.
 STEP = "step"
 #: Keys of the lines with the command that computed a table, and the folder in which it ran.
 COMMAND, FOLDER = "command", "folder"
@@ -44,22 +44,22 @@ METADATA = "ro-crate-metadata.json"
 _BEFORE_ABSOLUTE = re.compile(r", (?=/|[A-Za-z]:[/\\\\]|[a-z0-9]+://)")
 #: Beginning of the keys of lines with the SHA-256 of further files that a command read.
 INPUT = "sha256 of file "
-#: Names of arrays, and titles of the columns that identify frames.
+#: Names of arrays in .npz files that identify frames, and the titles of these columns in tables.
 IN_ARRAYS = {"frames": OF_FRAMES[0], "times": OF_FRAMES[1], "steps": STEP}
-#: Maximum number of values in the line, for a figure with values that are not in the table.
+#: Maximum number of values that the line of a figure contains because the table lacks them.
 MOST_NUMBERS = 4000
 #: Maximum number of panels, one for each unit, for columns without a description.
 MOST_UNITS = 6
-#: Maximum number of equidistant numbers that are written one by one.
+#: Maximum number of equidistant numbers that are listed in JSON; more are written as a range.
 SHORT_ROW = 4
-#: Fields of a table that the line contains if they differ from their defaults.
+#: Fields of `Table` that the line of a figure contains if they differ from their defaults.
 FIELDS = (
     *("points", "no_mean", "bars", "times_known", "right", "right_label", "colour", "turn"),
     *("reference", "bands", "keys", "notes", "logarithmic"),
 )
-#: Fields of an image, except its values and edges.
+#: Fields of `Image`, except its values, edges and parts.
 IMAGE_FIELDS = ("x_label", "y_label", "label", "note", "colours", "limits", "equal")
-#: Fields of values of parts, except the values and the parts.
+#: Fields of `States` that contains values, except `numbers` and `parts`.
 VALUE_FIELDS = ("label", "bar", "colours", "low")
 
 
@@ -121,7 +121,7 @@ class SavedTable:
     def in_time(self, chosen: Sequence[str] = (), *, texts: bool = False) -> Table:
         """Return a table of all or some columns against time, even if its figure shows no times.
 
-        It has a panel for each unit. Columns of text are included if asked for.
+        It has a panel for each unit. With `texts`, it includes columns of text.
         """
         described = self._description
         if {"x", "panels"} & described.keys() and not chosen and not texts:
@@ -131,7 +131,7 @@ class SavedTable:
         return self._guess_table(chosen, len(self.arrays) + 1, texts=texts)
 
     def _guess_table(self, chosen: Sequence[str], most_units: int, *, texts: bool = False) -> Table:
-        """Make a table from columns without a description, against the time or the first one."""
+        """Make a table without a description; x is the time, frame number, or first column."""
         columns = self.columns
         if texts:
             columns |= {name: one for name, one in self.arrays.items() if one.dtype.kind == "U"}
@@ -166,7 +166,7 @@ class SavedTable:
         return replace(panels[0], panels=panels, y={})
 
     def _titles_like(self, columns: Mapping[str, object], wanted: str) -> list[str]:
-        """Find one title, or the titles of all columns on the y axis with this label."""
+        """Find the title `wanted`, or the titles of the columns on a y axis with this label."""
         found: list[str] = []
         if not any(wanted in (title, name_and_unit(title)[0]) for title in columns):
             axes = self._description.get("panels", [self._description])
@@ -233,7 +233,7 @@ def read_saved(path: str | os.PathLike) -> SavedTable:
 
 
 def _titles_before(lines: Sequence[str], delimiter: str, n_columns: int) -> tuple[list[str], bool]:
-    """Return the titles of a table that begins with numbers, and whether it has none.
+    """Return titles for a table that begins with numbers, and True if it has none itself.
 
     Programs such as numpy.savetxt write titles as a comment, in the line before the numbers.
     """
@@ -324,7 +324,7 @@ def names_in(text: str, n: int | None = None) -> list[str]:
 
 
 class DigestedText(io.TextIOBase):
-    """Text file whose first line contains the SHA-256 of all others, which are written here."""
+    """Text file for writing, whose first line contains the SHA-256 of all following lines."""
 
     def __init__(self, file: IO[str]):
         self._file, self._sha = file, hashlib.sha256()
@@ -335,7 +335,7 @@ class DigestedText(io.TextIOBase):
         self._file.write(f"# {LINES}: {self._sha.hexdigest()}\n")
 
     def write(self, text: str) -> int:
-        """Write some text after the first line."""
+        """Append text to the file, and to the digest."""
         self._sha.update(text.encode("utf-8", "backslashreplace"))  # as in `new_file`
         return self._file.write(text)
 
@@ -346,7 +346,7 @@ class DigestedText(io.TextIOBase):
 
 
 def with_digest(facts: Sequence[str], arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """Add a line with the SHA-256 of arrays and lines, as the first of an .npz file."""
+    """Return the lines of an .npz file, with the SHA-256 of arrays and lines in the first one."""
     return [f"{ARRAYS}: {digest_of(facts, arrays)}", *facts]
 
 
@@ -361,7 +361,10 @@ def digest_of(facts: Sequence[str], arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def describe(table: Table, arrays: Mapping[str, np.ndarray]) -> JsonObject | None:
-    """Describe a figure by arrays in the file; None if it uses too many other numbers."""
+    """Describe a figure by references to `arrays`.
+
+    Returns None without a figure, or if `arrays` lack more than `MOST_NUMBERS` of its values.
+    """
     drawn = table.drawn or table
     if drawn.panels:
         panels = [describe(replace(one, panels=()), arrays) for one in drawn.panels]
@@ -444,7 +447,7 @@ def _titles_between(begin: str, end: str, titles: Iterable[str]) -> list[str]:
 
 
 def _with_gaps(values: np.ndarray, arrays: Mapping[str, object]) -> JsonObject | None:
-    """Find a column, or its means, that equals values without their NaN gaps."""
+    """Find the column, or the means over residues, that equals `values` without its NaN rows."""
     if values.dtype.kind != "f":
         return None
     gaps = np.flatnonzero(np.isnan(values))
@@ -550,7 +553,7 @@ def _describe_image(
 
 
 def _describe_states(states: States, arrays: Mapping[str, object]) -> JsonObject | None:
-    """Describe states if an array contains a letter for each, or a text per row; or values."""
+    """Describe states by an array of letters or of one text per row, or values by their arrays."""
     numbers = states.numbers
     if len(states.parts) > MOST_NUMBERS:
         return None
@@ -573,7 +576,7 @@ def _describe_states(states: States, arrays: Mapping[str, object]) -> JsonObject
 
 
 def _describe_values(states: States, arrays: Mapping[str, Any]) -> JsonObject | None:
-    """Describe values of parts if an array, or columns, contain them."""
+    """Describe values of parts by an array of two dimensions, or by columns; None without these."""
     found = {name: vars(states)[name] for name in VALUE_FIELDS}
     found["parts"] = _encode_parts(states.parts)
     for name, values in arrays.items():
@@ -606,7 +609,7 @@ def _states_of(given: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> St
 
 
 def _letters(values: np.ndarray, n_parts: int) -> np.ndarray | None:
-    """Return letters of parts, shape (n_rows, n_parts); None if an array has no such letters."""
+    """Return `values` as letters, shape (n_rows, n_parts); None if they are not such letters."""
     if values.dtype.kind != "U" or not values.size:
         return None
     if values.ndim == 1:
@@ -620,7 +623,10 @@ def _letters(values: np.ndarray, n_parts: int) -> np.ndarray | None:
 def _grid(
     rule: JsonObject, image: JsonObject, arrays: Mapping[str, np.ndarray]
 ) -> np.ndarray | None:
-    """Put the values of a column on a grid by their keys; None if a key is not on the grid."""
+    """Put the values of a column on a grid, at the coordinates in its key columns.
+
+    Returns None if a coordinate is not on the grid.
+    """
     places = []
     for k, key in enumerate(rule["keys"]):
         values = np.asarray(arrays[key], dtype=np.float64)

@@ -24,12 +24,12 @@ PART_BYTES = 16 * 2**20
 class SeriesParts(OverParts):
     """Parts of a correlation function of the lag time. A part is a range of particles.
 
-    `series` has shape (n_frames, n_particles, width); only the `axes` of the `width` numbers are
-    used. `gaps` are rows of frames that were left out. With `unwrap`, jumps across the cell are
-    removed first (see `unwrap_series`), and the last three particles contain the cell vectors.
-    `by_particle` is the function of each particle, float64, shape (n_particles, n_frames).
-    `by_block`, shape (n_particles, n_blocks), contains lines fitted in blocks of time as
-    `of_blocks` describes; None without `of_blocks`.
+    `series` has shape (n_frames, n_particles, width); of the `width` numbers, only those with
+    indices `axes` are used. `gaps` are the rows of frames that were left out. With `unwrap`, jumps
+    across the cell are removed first (see `unwrap_series`), and the last three particles contain
+    the cell vectors. `by_particle` is the function of each particle, float64, shape (n_particles,
+    n_frames). `by_block`, shape (n_particles, n_blocks), contains the coefficient of the line that
+    `of_blocks` fits in each block of time; None without `of_blocks`.
     """
 
     by_particle: np.ndarray
@@ -80,7 +80,7 @@ class SeriesParts(OverParts):
         return (self._size, series) if self._cells is None else (self._size, series, self._cells)
 
     def put(self, number: int, *values: np.ndarray) -> None:
-        """Store the functions of a part's particles, their sum, and the lines of blocks."""
+        """Store the functions of a part's particles, their sum, and the coefficients of lines."""
         rows, total, *of_blocks = values
         some = self._particles(number)
         put_rows(self.by_particle, some.start, rows[: some.stop - some.start])
@@ -126,7 +126,7 @@ class _Correlated:
     ) -> tuple[np.ndarray, ...]:
         """Return the function of each particle, padded to the size of a whole part, and their sum.
 
-        With `of_blocks`, also return the lines that are fitted in blocks of time.
+        With `of_blocks`, also return the coefficients of lines that are fitted in blocks of time.
         """
         if cells is not None and self._unwrap is not None:
             *_, gaps = self._arguments
@@ -145,7 +145,7 @@ class _Correlated:
         )
 
     def _lines(self, series: np.ndarray, fit: BlockFit) -> np.ndarray:
-        """Fit lines to the function in blocks of time: shape (n_particles, n_blocks)."""
+        """Fit a line in each block of time; return coefficients, shape (n_particles, n_blocks)."""
         correlated, n_frames, width, axes, gaps = self._arguments
         n, lines = n_frames // fit.n_blocks, np.empty((series.shape[1], fit.n_blocks))
         for k in range(fit.n_blocks):
@@ -180,7 +180,7 @@ def results_bytes(n_frames: int, n_particles: int, value_bytes: int) -> int:
 
 
 def pairs_of_frames(n_frames: int, gaps: np.ndarray) -> np.ndarray:
-    """Count the pairs of frames at each distance, without the frames in `gaps`.
+    """Count the pairs of frames for each lag, without the frames in `gaps`.
 
     Examples
     --------

@@ -49,7 +49,7 @@ class _Condition:
         return f"{self.name}.{self.column}" if self.column else self.name
 
     def verdicts(self, table: Table | None) -> list[SeriesVerdict]:
-        """Assess the series; raise `UnsupportedError` if the table has none, or too many."""
+        """Assess the table's series; raise `UnsupportedError` if there are none, or too many."""
         if table is None or not table.is_series:
             raise UnsupportedError(
                 f"stop when {self.text!r}: the results of {self.name} are not time series, so "
@@ -139,7 +139,7 @@ class StopConditions:
         return "; ".join(texts)
 
     def _verdicts(self, update: ShownUpdate) -> list[list[SeriesVerdict]]:
-        """Assess the series of each condition; an analysis left out for few frames has none yet."""
+        """Assess the series of each condition; an analysis with too few frames so far has none."""
         found = []
         for one in self._conditions:
             analysis = update.analyses.get(one.name)
@@ -148,9 +148,9 @@ class StopConditions:
 
 
 def check_names(text: str, names: Collection[str]) -> None:
-    """Raise `UnsupportedError` if a condition names none of the analyses that there will be.
+    """Raise `UnsupportedError` if a condition is not on one of the analyses `names`.
 
-    So a mistake is reported before the simulation is awaited.
+    This check reports a mistake before the program waits for the simulation.
     """
     lowered = {name.lower(): name for name in reversed([*names])}
     for series, _ in _parsed(text):
@@ -173,7 +173,7 @@ def _parsed(text: str) -> list[tuple[str, str]]:
 
 
 def _named(series: str, names: Collection[str]) -> str | None:
-    """Return the longest of the lowercase names that the name of a series is, or begins with."""
+    """Return the longest of the lowercase `names` that equals `series` or its text before a dot."""
     lowered = series.lower()
     fitting = [one for one in names if lowered == one or lowered.startswith(f"{one}.")]
     return max(fitting, key=len, default=None)
@@ -205,12 +205,13 @@ def _made(
 
 
 def _names_of(analyses: Mapping[str, Analysis]) -> dict[str, str]:
-    """Return the names of analyses by lowercase names, including those of their commands."""
+    """Map the lowercase names of analyses, and the names of their commands, to their names."""
     commands = {one["class"].partition(".")[2]: one["name"] for one in catalogue().values()}
     found = {}
     for name, one in analyses.items():
         command = commands.get(type(one).__name__)
-        # A class is named by its command if the command is the name of no other analysis.
+        # An analysis with the name of its class also gets the name of its command, but below, the
+        # names of analyses take precedence.
         if command is not None and name == type(one).__name__:
             found[command.lower()] = name
     return found | {name.lower(): name for name in analyses}

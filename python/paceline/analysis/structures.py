@@ -269,7 +269,7 @@ def _pdb(
 
 
 def _bonded_atoms(system: System) -> Iterator[list[int]]:
-    """Yield the number of each atom with bonds and up to four bonded atoms, from 1."""
+    """Yield the number, from 1, of each atom with bonds, and those of up to four bonded atoms."""
     bonds = attribute_of(system, "bonds")
     if bonds is None or len(bonds) == 0 or len(system.atoms) >= 10 ** _PDB.digits[0]:
         return
@@ -488,9 +488,10 @@ class FirstFrame:
 
 @dataclass(frozen=True)
 class _WithFirst(PerBlock):
-    """Worker part that adds the first frame with positions to the results of another one.
+    """Worker part that returns another part's results, and a block's first frame with positions.
 
-    Only the first block is searched, unless frames may be left out or have no positions.
+    Without `all_blocks`, only the first block returns a frame. `all_blocks` is for runs in which
+    the first block may have no positions.
     """
 
     part: PerBlock

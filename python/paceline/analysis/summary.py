@@ -23,7 +23,7 @@ def answers(table: Table) -> list[str]:
 
 
 def describe_columns(table: Table) -> dict[str, str]:
-    """Describe the first columns on the y axis by their means or ranges; return them by name."""
+    """Describe the first columns on the y axis by their means or ranges; return texts by name."""
     titles = table.answering[:MOST]
     is_angle = table.is_series and name_and_unit(table.y_label.partition(",")[0])[1] == "°"
     if means := table.means(titles):
@@ -59,7 +59,7 @@ def _describe_angles(degrees: np.ndarray) -> str:
 
 
 def _describe_values(table: Table, title: str) -> str:
-    """Describe a column by first and last value for lag times, otherwise by mean and range."""
+    """Describe a column by first and last value if rows are lag times, else by mean and range."""
     values = np.asarray(table.columns[title])
     if table.no_mean or values.dtype.kind not in "iuf" or not np.isfinite(values).any():
         return ""
@@ -81,7 +81,7 @@ def _describe_values(table: Table, title: str) -> str:
 
 
 def _describe_row(table: Table, row: int) -> str:
-    """Describe a row by the residue and name of its atom, or by the columns that number rows."""
+    """Describe a row by the residue and name of its atom, or by the values in the key columns."""
     named = [name for name in ("resname", "resid", "name") if name in table.columns]
     if len(named) > 1:
         return "at " + " ".join(f"{table.columns[name][row]}" for name in named)

@@ -65,7 +65,7 @@ from paceline.runner import FramesChosen
 #: Journal of a run, and journals of shards.
 JOURNAL, SHARD_JOURNAL = "survey.journal", "shard-{:04d}-of-{:04d}.journal"
 #: Maximum number of trajectories in a task, and size of their files after which a task ends, bytes.
-#: Sending a task takes 1.5 ms, and a trajectory some 5 ms.
+#: Sending a task takes 1.5 ms, and analysing a trajectory some 5 ms.
 TASK_SYSTEMS, TASK_BYTES = 32, 2**26
 #: Minimum number of tasks for each worker, unless a task has one trajectory.
 TASKS = 4
@@ -326,7 +326,8 @@ class _SurveyRun:
         """Read the tables of an earlier survey, if there are any."""
         if not (self._folder / MANIFEST).exists():
             foreign = [name for name in TABLES if (self._folder / f"{name}.parquet").exists()]
-            # Tables whose manifest a killed run did not move yet are no foreign ones.
+            # Without a manifest, tables belong to a survey only if a run was killed while it moved
+            # them.
             if foreign and not (self._folder / NEXT).exists():
                 raise UnsupportedError(
                     f"{self._folder / foreign[0]}.parquet belongs to no survey, because "
@@ -354,7 +355,7 @@ class _SurveyRun:
         self._found.add_stored(earlier, states)
 
     def _missing(self) -> list[SurveyItem]:
-        """Return the entries whose results are missing, or whose files may have changed."""
+        """Return the entries that have no results, an error, or files that may have changed."""
         items = []
         for entry in self._entries:
             found = self._found.of(entry)
@@ -363,7 +364,7 @@ class _SurveyRun:
         return items
 
     def check_complete(self) -> None:
-        """Raise `UnsupportedError` if results of some entries are missing or older than files."""
+        """Raise `UnsupportedError` if an entry has no results for its present files."""
         lacking = [
             entry.name
             for entry in self._entries
@@ -395,8 +396,8 @@ class _SurveyRun:
     def _compute(self, workers: Backend, items: Sequence[SurveyItem], bar: Progress) -> None:
         sizes = [_size_of(item.entry, self._settings) for item in items]
         is_local = workers.reads_files_of_caller or workers.name == "serial"
-        # Starting a worker takes a second, most of it to import MDAnalysis. A trajectory that
-        # failed may have killed its worker.
+        # Starting a worker takes a second, most of it to import MDAnalysis, so a single trajectory
+        # is analysed here; but not one that failed, because it may have killed its worker.
         alone = len(items) == 1 and not items[0].has_failed
         here: list[SurveyItem] = []
         small: list[tuple[SurveyItem, int]] = []
@@ -431,7 +432,7 @@ class _SurveyRun:
                     self._add(result.values[0], bar)
 
     def _add(self, record: bytes, bar: Progress) -> None:
-        """Store the results of some trajectories."""
+        """Append the record of some trajectories to the journal, and count these as done."""
         self._journal.append(record)
         keys = self._found.add(self._journal, record)
         self._done.update(keys)
@@ -440,7 +441,10 @@ class _SurveyRun:
     def _after_loss(
         self, batches: Sequence[Sequence[SurveyItem]], message: str, bar: Progress
     ) -> list[list[SurveyItem]]:
-        """Return what is left after workers were killed; a trajectory that kills them fails."""
+        """Return tasks of one trajectory each, after a worker was killed.
+
+        If all tasks were single trajectories already, the one in `message` gets a failure.
+        """
         left = [item for items in batches for item in items if item.entry.key not in self._done]
         if all(len(items) == 1 for items in batches):
             guilty = [item for item in left if f" {_name_of([item])}:" in message]
@@ -485,7 +489,7 @@ class _SurveyRun:
             battery.save(folder, overwrite=True)
 
     def _is_same_survey(self) -> bool:
-        """True if the earlier tables contain exactly the entries of the catalogue, in order."""
+        """True if catalogue, settings and program versions are those of the earlier tables."""
         assert self._earlier is not None
         facts = self._earlier.survey.facts
         same = facts["catalogue"]["digest"] == self._catalogue.digest
@@ -520,9 +524,9 @@ class _SurveyRun:
 
 
 def _is_elsewhere(folder: str, catalogue: SurveyCatalogue) -> bool:
-    """True if a catalogue names files in another folder, although the given one exists.
+    """True if a catalogue names files in another folder than `folder`, which exists.
 
-    If that folder is gone, the files may have been moved.
+    If `folder` does not exist, its files may have been moved to the folder of the catalogue.
     """
     if folder == catalogue.folder:
         return False
@@ -552,7 +556,7 @@ def _size_of(entry: SurveyEntry, settings: SurveySettings) -> int:
     """Return the size of the trajectory files, bytes; 0 if it is unknown."""
     total = 0
     for name in entry.trajectories:
-        # A name that is refused becomes a failure of this trajectory when it is opened.
+        # `path` refuses some names; opening the trajectory then reports this as its failure.
         with suppress(UnsupportedError):
             path = settings.path(name)
             if not is_address(path) and os.path.isfile(path):
@@ -561,7 +565,7 @@ def _size_of(entry: SurveyEntry, settings: SurveySettings) -> int:
 
 
 def _batches(items: Sequence[tuple[SurveyItem, int]], most: int) -> list[list[SurveyItem]]:
-    """Group adjacent trajectories into tasks of at most `most` trajectories."""
+    """Group adjacent trajectories into tasks; each has `most` trajectories, or fewer large ones."""
     batches: list[list[SurveyItem]] = []
     n_bytes = 0
     for item, size in items:

@@ -33,7 +33,7 @@ SEPARATOR = ";"
 #: Extensions of topologies that are looked for beside trajectories, in order of preference.
 TOPOLOGIES = (".tpr", ".psf", ".prmtop", ".parm7", ".top", ".gro", ".pdb", ".cif", ".mol2")
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
-#: Numbers in a table. Other texts that Python takes for numbers, such as 1e10 or 007, may be names.
+#: Texts of numbers in a table. Others that Python can convert, such as 1e10 or 007, may be names.
 _WHOLE, _DECIMAL = re.compile(r"-?(0|[1-9]\d*)"), re.compile(r"[+-]?\d+\.\d*")
 
 
@@ -60,7 +60,7 @@ class SurveyEntry:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Id and replica, which only one entry of a catalogue has."""
+        """Id and replica, which differ between all entries of a catalogue."""
         return self.id, self.replica
 
 
@@ -160,7 +160,7 @@ def _rows_of(name: str) -> list[JsonObject]:
 
 
 def _text_rows(name: str, delimiter: str) -> list[JsonObject]:
-    """Read rows of text; columns of numbers become numbers, except those with a meaning."""
+    """Read rows of text; convert columns of numbers, except for the columns in `KNOWN`."""
     with open(name, encoding="utf-8-sig", newline="") as file:
         lines = itertools.dropwhile(lambda line: line.startswith("#"), file)
         rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
@@ -184,7 +184,7 @@ def _text_rows(name: str, delimiter: str) -> list[JsonObject]:
 
 
 def _numbers(cells: Sequence[str]) -> JsonArray:
-    """Convert a column to whole numbers or decimals if all cells are such; empty ones are None."""
+    """Convert a column to integers or floats if all cells allow it; empty cells become None."""
     known = [cell for cell in cells if cell != ""]
     for kind, pattern in ((int, _WHOLE), (float, _DECIMAL)):
         if known and all(pattern.fullmatch(cell) or _WHOLE.fullmatch(cell) for cell in known):
@@ -300,7 +300,7 @@ def _glob(pattern: str) -> str:
 
 
 def _regular_expression(pattern: str) -> str:
-    """Return the regular expression of a pattern; a name that occurs twice must be equal."""
+    """Return the regular expression of a pattern; equal names in braces match equal texts."""
     parts, known = [], set()
     for k, piece in enumerate(_FIELD.split(pattern)):
         if k % 2 == 0:
@@ -376,7 +376,7 @@ def _mdcath_file(found: Sequence[mdcath.DomainTrajectory], name: str) -> list[Su
 
 
 def _hdf5_files(source: str, is_folder: bool) -> list[str]:
-    """List the HDF5 files of a folder, or those that a pattern names."""
+    """List the HDF5 files of a folder, or the files that match the pattern `source`."""
     if is_folder:
         source = os.path.join(glob.escape(source), "*.h5")
     return files_named(source)

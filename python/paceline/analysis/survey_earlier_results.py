@@ -1,4 +1,4 @@
-"""Results of trajectories that an earlier survey, or this one before it was stopped, has."""
+"""Results of trajectories from an earlier survey, or from this survey before it was stopped."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from paceline.errors import CheckpointError
 class Found:
     """Results of one trajectory: their key, the state of its files, and where they are stored.
 
-    `place` is the journal, the offset of the record and the number in it; None in earlier tables.
+    `place` is the journal, the offset of a record in it, and the index of the trajectory in the
+    record; None if an earlier survey's tables contain the results.
     """
 
     key: str
@@ -25,19 +26,19 @@ class Found:
 
     @property
     def failed(self) -> bool:
-        """True for an error that may pass, such as a missing file."""
+        """True if a possibly temporary error ended the analysis, such as a missing file."""
         return self.key.endswith("-")
 
     def is_current(
         self, entry: SurveyEntry, settings: SurveySettings, *, unknown: bool = False
     ) -> bool:
-        """True if the files are in the same state; `unknown` if their state is not known."""
+        """True if the files have not changed; if their state cannot be read, return `unknown`."""
         state = state_of(entry, settings)
         return self.state == state if state else unknown
 
 
 class FoundResults:
-    """Results of all trajectories with the same settings: of earlier tables, and of journals."""
+    """Results of trajectories that earlier tables and journals contain for the present settings."""
 
     def __init__(self, settings: SurveySettings):
         self._settings = settings
@@ -45,7 +46,7 @@ class FoundResults:
         #: Results by id and replica, in the order in which they were read.
         self._found: dict[tuple[str, str], list[Found]] = {}
         self._record: tuple[tuple[str, int], list[SystemResults]] = ("", 0), []
-        #: True if a journal has results of any trajectory.
+        #: True if a journal contains results with the present settings.
         self.has_records = False
 
     def add_stored(self, stored: StoredTables, states: Mapping[tuple[str, str], str]) -> None:
@@ -78,7 +79,7 @@ class FoundResults:
         return [(one.facts["id"], one.facts["replica"]) for one in systems]
 
     def of(self, entry: SurveyEntry) -> Found | None:
-        """Return the results of a trajectory: those of its present files, or the last ones."""
+        """Return the results for the present files of a trajectory, or else its last results."""
         found = self._found.get(entry.key, [])
         if len(found) > 1:
             state = state_of(entry, self._settings)
@@ -104,7 +105,7 @@ class FoundResults:
             yield rows_of(self._record[1][k])
 
     def _place_of(self, entry: SurveyEntry) -> tuple[Journal, int, int] | None:
-        """Return where a journal has the results of a trajectory; None if the tables have them."""
+        """Return the `place` of a trajectory's results in a journal; None if they are in tables."""
         found = self.of(entry)
         return None if found is None else found.place
 

@@ -38,7 +38,7 @@ LEAST_SYSTEMS = 8
 #: Maximum numbers of outliers of a quantity, of quantities, of groups with a colour, of failures.
 MOST_OUTLIERS, MOST_QUANTITIES, MOST_GROUPS, MOST_FAILURES = 5, 60, 8, 50
 FIGURE_SIZE = (5.2, 2.9)
-#: Name of the folder of a page: the key of a trajectory.
+#: Pattern of the names of folders with pages: keys of trajectories.
 _KEY = re.compile("[0-9a-f]{16}-[0-9a-f]{16}")
 FOOTER = (
     "A distribution contains one mean of each system; the mean is that of the equilibrated frames. "
@@ -53,8 +53,8 @@ Key = tuple[str, str]
 class Distribution:
     """Means of one quantity in all systems.
 
-    `keys` are ids and replicas, and `groups` the groups of the systems. Angles (`kind`) are within
-    half a turn of their circular mean.
+    `keys` are ids and replicas, and `groups` the groups of the systems. `kind` is the kind of the
+    quantity; angles are within half a turn of their circular mean.
     """
 
     analysis: str
@@ -79,7 +79,7 @@ class Distribution:
         return f"{self.quantity} ({self.unit})" if self.unit else self.quantity
 
     def distances(self) -> np.ndarray:
-        """Return the distance of each mean from the median of its group, in deviations."""
+        """Return the distance of each mean from its group's median, in standard deviations."""
         found = np.zeros(len(self.means))
         groups = np.array(self.groups)
         for group in dict.fromkeys(self.groups):
@@ -171,7 +171,7 @@ def _remove_others(folder: Path, kept: Iterable[str]) -> None:
 
 
 def page_of_survey(survey: Survey, found: Sequence[Distribution], links: Mapping[Key, str]) -> str:
-    """Make the page; `links` are the pages of some systems."""
+    """Make the page of a survey, with `links` to the pages of some systems."""
     with styled(STYLE):
         sections = [_section(one, links) for one in found[:MOST_QUANTITIES]]
     failures = survey.failures.to_pylist()
@@ -245,7 +245,7 @@ def _plain(text: str) -> str:
 
 
 def _parts(one: Distribution) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the means of each group; of the last ones together, if there are very many groups."""
+    """Yield name and means of each group; if there are many groups, all means as one group."""
     groups = np.array(one.groups)
     names = sorted(set(one.groups))
     if len(names) > MOST_GROUPS:

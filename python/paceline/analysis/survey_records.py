@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WITH_INCLUDED = "with included files: "
 #: Packages whose versions determine the bits of results.
 PROGRAMS = ("paceline", "numpy", "MDAnalysis")
-#: Rows of the table of quantities: value of each column that `_quantity` does not set.
+#: Default value of each column in a row of the table of quantities.
 QUANTITY: Mapping[str, object] = {
     "analysis": "",
     "quantity": "",
@@ -55,7 +55,8 @@ class SystemResults:
     quantities: list[JsonArray] = field(default_factory=list)
     failures: list[list[str]] = field(default_factory=list)
     warnings: list[list[str]] = field(default_factory=list)
-    #: Analysis, quantity, unit, and further texts of each part of a long table.
+    #: For each column of an analysis in a long table: analysis, quantity, unit, for `profiles` also
+    #: the title of x and the names of its rows, and the number of values.
     series: list[JsonArray] = field(default_factory=list)
     profiles: list[JsonArray] = field(default_factory=list)
     #: Numbers of `series` (frame, time, value) and then of `profiles` (x, value).

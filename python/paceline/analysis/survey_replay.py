@@ -53,23 +53,24 @@ if TYPE_CHECKING:
 
 #: Seed of the sample, so that everyone who repeats a replay checks the same systems.
 SEED = 0
-#: Options of a run that a manifest may have, and options of a Universe that a table may have. A
-#: survey may come from somebody else: other options would write files.
+#: Options of a run that a manifest may contain, and options of a Universe that the table of systems
+#: may contain. Others are refused: a survey from somebody else must not make files be written.
 OPTIONS, OF_UNIVERSE = ("start", "stop", "step", "frames", "on_error"), ("dataset", "dt")
-#: Columns of the table of systems that are computed.
+#: Columns of the table of systems that are compared, because they are computed.
 COMPARED = tuple(
     name
     for name in TABLES["systems"]
     if name not in ("topology", "trajectory", "options", "digests", "processor", "key")
 )
-#: Columns of numbers that no kernel adds up, such as times of frames: equal on all processors.
+#: Columns of numbers that are not computed by sums, such as times of frames, and so are equal on
+#: all processors.
 EXACT = ("first_time", "last_time", "time", "equilibrated_at", "equilibrated_from")
 #: Columns that name a row in a message.
 NAMES = ("analysis", "quantity", "x", "frame", "message")
 
 
 def _no_frames(text: str) -> FramesChosen:
-    """Know no choice of frames by its text."""
+    """Return None: a function that chose frames cannot be found by its text."""
     return None
 
 
@@ -123,7 +124,7 @@ def replay_survey(
     except (need_arrow().ArrowException, KeyError, IndexError, ValueError) as error:
         if not changed:
             raise
-        # A table that was changed may contain anything.
+        # The content of a changed table is arbitrary, so that it may cause any error.
         check.reasons.append(f"the tables cannot be compared: {error!r}")
     verdict = "differs" if changed or differences.n else "equal"
     if differences.n:
@@ -197,13 +198,13 @@ def _columns_that_differ(survey: Survey, systems: Sequence[JsonObject]) -> Itera
 def _keys_that_differ(
     survey: Survey, systems: Sequence[JsonObject], settings: SurveySettings
 ) -> Iterator[Difference]:
-    """Compare the digest of the settings, the first part of each key, with those settings."""
+    """Compare the digests of settings in the manifest and in each key with those of `settings`."""
     recorded = survey.facts["settings"]["digest"]
     for row in systems:
         if row["key"].partition("-")[0] != recorded:
             place = f"systems.parquet: {row['id']}: digest of the settings in its key"
             yield Difference(place, row["key"], recorded, source=f"{MANIFEST} has")
-    # Versions of programs are a part of the digest.
+    # Another version of a program also changes the digest, which is not a difference.
     if recorded != settings.digest and not list(_other_programs(survey.facts)):
         yield Difference(f"{MANIFEST}: digest of the settings", recorded, settings.digest)
 
@@ -256,7 +257,7 @@ def entries_of(systems: Sequence[JsonObject]) -> list[SurveyEntry]:
 
 
 def _options(row: JsonObject) -> JsonObject:
-    """Return the options of a system; raise `UnsupportedError` for others than a survey writes."""
+    """Return the options of a system; raise `UnsupportedError` if no survey writes such options."""
     found = None
     with suppress(ValueError):
         found = json.loads(row["options"] or "{}")
@@ -323,7 +324,10 @@ def _rows_that_differ(
 
 
 def _kind_of(row: JsonObject, column: str) -> tuple[str, str, str]:
-    """Return what a number is about; the mean of a quantity and its limits are of one kind."""
+    """Return the kind of a number: analysis, quantity, and column.
+
+    The mean of a quantity, its limits and its standard deviation have the same kind.
+    """
     kind = "mean" if column in ("low", "high", "standard_deviation", "mean_of_all") else column
     return row.get("analysis", ""), row.get("quantity", ""), kind
 

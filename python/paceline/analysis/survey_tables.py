@@ -88,9 +88,9 @@ LONG, MOST_LONG = ("series", "profiles"), 4
 
 
 class FoundRows(NamedTuple):
-    """Rows of consecutive trajectories: of each table, its own columns as an Arrow table.
+    """Rows of consecutive trajectories in each table, without the columns of the catalogue.
 
-    Tables that are missing have no rows. `facts` are those of each trajectory.
+    A table that is not in `tables` has no rows. `facts` contains the facts of each trajectory.
     """
 
     facts: Sequence[JsonObject]
@@ -467,7 +467,7 @@ def _systems(entries: Sequence[SurveyEntry], facts: Sequence[JsonObject]) -> "py
 
 
 def _files_of(entry: SurveyEntry) -> JsonObject:
-    """Return the files of an entry, and the options to open them, as the tables have them."""
+    """Return the files of an entry and their options, as columns of the table of systems."""
     return {
         "topology": entry.topology,
         "trajectory": SEPARATOR.join(entry.trajectories),
@@ -531,7 +531,7 @@ class StoredTables:
         return {key: self._facts[k]["key"] for key, k in self._number.items()}
 
     def rows(self, keys: Sequence[tuple[str, str]]) -> Iterator[FoundRows]:
-        """Yield the rows of some trajectories, together where they are in one row group."""
+        """Yield the rows of some trajectories; consecutive trajectories of a row group together."""
         numbers = np.array([self._number[key] for key in keys])
         joined = (np.diff(numbers) == 1) & (numbers[1:] % WINDOW != 0)
         for run in np.split(numbers, np.flatnonzero(~joined) + 1):
@@ -545,7 +545,10 @@ class StoredTables:
 
 
 class _RowGroups:
-    """Rows of a Parquet file. All row groups are kept, but only a few of a long table."""
+    """Rows of a Parquet file.
+
+    Row groups stay in memory once they are read; of a table in `LONG`, at most `MOST_LONG` do.
+    """
 
     def __init__(self, survey: Survey, name: str):
         self._path = survey.path(name)

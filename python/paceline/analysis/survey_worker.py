@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from paceline.analysis.battery import Battery
     from paceline.universe import Universe
 
-#: Columns of residues, in one of which tables of residues have numbers.
+#: Titles of the column with residue numbers: a table of residues has one of them.
 OF_RESIDUES = ("resid", "residue")
 #: Size of a trajectory file above which its blocks are distributed over the workers, and its
 #: content is identified by samples, bytes.
@@ -55,7 +55,7 @@ LARGE = 2**29
 INCLUDING = (".top", ".itp")
 #: Beginning of a battery's warnings about analyses that a system does not allow.
 LEFT_OUT = "left out of the battery: "
-#: Maximum number of frames that were left out with a warning each.
+#: Maximum number of left-out frames with a warning each; a last warning counts the others.
 MOST_DAMAGED = 20
 #: Size of the positions of a block, bytes.
 BLOCK_BYTES = 2**24
@@ -178,7 +178,7 @@ def facts_of(entry: SurveyEntry, settings: SurveySettings) -> JsonObject:
 
 
 def state_of(entry: SurveyEntry, settings: SurveySettings) -> str:
-    """Return names, sizes and times of the files; empty if they are not all local files."""
+    """Return names, sizes and modification times of the files; empty unless all are local."""
     topology = entry.topology
     if topology.endswith(f"/{mdcath.ATOMS}"):
         topology = topology.rpartition(mdcath.SEPARATOR)[0]
@@ -195,7 +195,7 @@ def state_of(entry: SurveyEntry, settings: SurveySettings) -> str:
 def _add_failure(
     results: SystemResults, name: str, error: BaseException, settings: SurveySettings
 ) -> None:
-    """Add the row of an error; one that may pass, such as a full disk, leaves no key."""
+    """Add a failure; after an error that may be temporary, such as a full disk, reset the key."""
     text = f"{error}"
     if not isinstance(error, PacelineError | OSError):
         text = f"{type(error).__name__}: {text}"
@@ -215,7 +215,7 @@ def _collected_warnings() -> Iterator[list[str]]:
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        # A file that some library leaves open is not a fact about the trajectory.
+        # Ignore warnings of files that a library leaves open: they do not concern the trajectory.
         warnings.simplefilter("ignore", ResourceWarning)
         try:
             yield texts
@@ -223,7 +223,8 @@ def _collected_warnings() -> Iterator[list[str]]:
             texts += dict.fromkeys(" ".join(f"{one.message}".split()) for one in caught)
 
 
-#: Only one thread of a process can record warnings, and MDAnalysis's parser keeps a state.
+#: Lock for analysing a trajectory: warnings are recorded for all threads of a process, and
+#: MDAnalysis's parser has a state.
 _alone = threading.RLock()
 
 
@@ -250,8 +251,8 @@ def _drop_universe() -> None:
 def open_system(entry: SurveyEntry, settings: SurveySettings) -> "tuple[Universe, str, list[str]]":
     """Open a trajectory; return the Universe, a digest of all files, and the digest of each.
 
-    The digests are those of the topology, which is empty if it is also the trajectory, and of the
-    trajectory files.
+    The first digest is that of the topology, empty if the topology is also the trajectory; the
+    others are those of the trajectory files.
 
     If the topology equals that of the last trajectory, it is not parsed again.
     """
@@ -260,7 +261,7 @@ def open_system(entry: SurveyEntry, settings: SurveySettings) -> "tuple[Universe
 
     names = [settings.path(name) for name in entry.trajectories]
     files = names if len(names) > 1 else names[0]
-    # Files of restarts repeat the last frame of the file before.
+    # Files of restarts repeat the last frame of the previous file, which "continuous" removes.
     continuous = {"continuous": True} if len(names) > 1 and all(map(is_decoded, names)) else {}
     topology, content, options = _topology_of(entry, settings)
     if not content or content != _last.digest:
@@ -367,7 +368,7 @@ def battery_of(universe: "Universe", settings: SurveySettings) -> "Battery":
 def _battery_of(
     Battery: "type[Battery]", universe: "Universe", settings: SurveySettings
 ) -> "Battery":
-    """Make the given or the default battery."""
+    """Make the battery of the settings' descriptions, or else the default battery."""
     if settings.descriptions is None:
         return Battery.default(universe)
     return Battery(settings.descriptions, universe, optional=True)
@@ -431,7 +432,8 @@ def _run(
     """Run a battery; after an error, run its analyses one by one, and return those with results."""
     run = {"backend": backend, "progress": False, "unwrap": settings.unwrap, **settings.options}
     if backend == "serial":
-        # Few large blocks: of a short trajectory, the work for each block takes most of the time.
+        # Choose few large blocks: for a short trajectory, the overhead per block takes most of the
+        # time.
         run["block_frames"] = max(1, BLOCK_BYTES // (12 * battery.universe.trajectory.n_atoms))
     try:
         return battery.run(**run).analyses

@@ -72,7 +72,7 @@ def describe_span(frames: np.ndarray, times: np.ndarray | None) -> str:
     if len(known) == 1 or known.max() == known.min():
         return f"{n_frames} at {time_text(known[0])}"
     steps = np.diff(known)
-    # Files store times in single precision.
+    # Allow for rounding: files store times in single precision.
     even = np.ptp(steps) <= max(1e-6 * np.abs(known).max(), 1e-3 * abs(steps[0]))
     apart = f"{time_text(float(np.median(steps)))} apart" if even else "at unequal intervals"
     unit, length = _unit(known.max())

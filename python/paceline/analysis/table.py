@@ -10,7 +10,7 @@ from paceline.contract.system_interface import Atoms, Residues, attribute_of, ha
 
 #: Maximum number of rows in a frequency table.
 MOST_FREQUENT = 1000
-#: Maximum number of rows in a bar code of the most frequent items.
+#: Maximum number of items in a timeline of the most frequent items.
 MOST_MARKED = 20
 #: Maximum number of parts in a map.
 MOST_MAPPED = 200
@@ -200,7 +200,7 @@ class Table:
         return sorted(self.y, key=lambda title: title not in self.headlines)
 
     def means(self, titles: Sequence[str] | None = None) -> dict[str, SeriesMean]:
-        """Mean of each or of some time series, by title; empty if frames are unordered."""
+        """Means of all or some time series, by title; empty if frames are unordered."""
         if self.no_mean or not self.is_series:
             return {}
         times = np.asarray(self.columns[self.x], dtype=float)

@@ -15,9 +15,9 @@ from paceline.engine.parts import allocate_results
 
 #: Minimum number of frames along an edge of a tile.
 SMALLEST_TILE = 32
-#: Usual number of frames along an edge.
+#: Usual number of frames along an edge of a tile.
 TILE = 256
-#: Maximum number of frames along an edge.
+#: Maximum number of frames along an edge of a tile.
 LARGEST_TILE = 512
 #: Maximum size of the positions of the frames along an edge, bytes.
 TILE_BYTES = 8 * 2**20
@@ -36,7 +36,7 @@ class Positions(PerFrame):
 
 
 class PairRmsds:
-    """Worker part: RMSDs between the frames of two parts."""
+    """Worker part: RMSDs between all frames along the two edges of a tile."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class PairRmsds:
         return {**vars(self), "_kernel": None}
 
     def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
-        """Return the distances between all frames of one part and all frames of the other."""
+        """Return the distances between all frames of `first` and `second`, padded to a tile."""
         if self._kernel is None:
             self._kernel = _core.PairRmsd(*self._arguments, superposition=self._superposition)
         found = np.zeros((len(first), len(second)), self._dtype)
@@ -64,14 +64,14 @@ class PairRmsds:
 
 
 class PairMetrics:
-    """Worker part: distances between the frames of two parts by a user's function."""
+    """Worker part: distances, by a user's function, between frames along the edges of a tile."""
 
     def __init__(self, metric: Metric, weights: object, cutoff: float, dtype: np.dtype):
         self._metric, self._weights = metric, weights
         self._cutoff, self._dtype = cutoff, dtype
 
     def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
-        """Return the distances between all frames of one part and all frames of the other."""
+        """Return the distances between all frames of `first` and `second`, padded to a tile."""
         found = np.full((len(first), len(second)), np.nan)
         rows, columns = (np.flatnonzero(~left_out(some)) for some in (first, second))
         for i in rows:
@@ -94,7 +94,7 @@ def _pad_tile(distances: np.ndarray, size: int) -> np.ndarray:
 
 
 class TileParts(OverParts):
-    """Parts of all pairs of frames: tiles on and above the diagonal of their matrix."""
+    """Parts of the matrix of all pairs of frames: tiles on and above its diagonal."""
 
     def __init__(self, rows: np.ndarray, worker: object):
         self.rows, self.worker = rows, worker

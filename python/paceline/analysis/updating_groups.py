@@ -42,7 +42,7 @@ COMPARISONS = {
     "less_equal": "<=",
     "not_equal": "!=",
 }
-#: Cell in structure files without a cell, Å and degrees.
+#: Cell that structure files contain if the system has none, Å and degrees.
 NO_CELL = (1, 1, 1, 90, 90, 90)
 #: Node for `_core.SelectedAtoms`: kind, numbers of input selections, values, whether nearest images
 #: are used, and atoms or labels.
@@ -208,7 +208,8 @@ class _Tree:
         #: Atoms whose positions are read, bool.
         self.read = np.zeros(len(universe.atoms), bool)
         self.everything = np.ones(len(universe.atoms), bool)
-        #: True if there is a cell. Without it, rounding depends on the extent of all atoms.
+        #: True if there is a cell. Without it, the positions of all atoms are needed, because their
+        #: extent affects rounding.
         cell = universe.dimensions
         self.has_cell = cell is not None and not np.allclose(cell, NO_CELL, rtol=1e-5, atol=0)
 
@@ -314,7 +315,7 @@ class _Tree:
     def add(
         self, selection: "Selection", domain: _Domain, wanted: np.ndarray
     ) -> tuple[int, np.ndarray]:
-        """Add a selection of a group; return its number, and which `wanted` atoms it may select."""
+        """Add a selection; return its number, and a mask of `wanted` atoms that it may select."""
         moves = self.cost(selection) > 0
         if domain.fixed is not None and not moves:
             number, members = self.fixed(selection.apply(domain.fixed).indices)

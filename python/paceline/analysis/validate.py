@@ -41,17 +41,18 @@ ROW = np.dtype(
     ]
 )
 
-#: An atom is too far away if its distance exceeds both this multiple of the cell edge and the limit
-#: below.
+#: An atom is too far away if its largest coordinate exceeds this multiple of the longest cell edge
+#: plus the multiple below of the usual maximum.
 CELL_EDGES = 10
-#: Multiple of the usual distance in other frames. Unwrapped molecules diffuse some thousand Å in a
-#: microsecond, but then distances are large in all frames.
+#: Multiple of the usual maximum of coordinates in other frames. Unwrapped molecules diffuse some
+#: thousand Å in a microsecond, but then coordinates are large in all frames.
 USUAL_REACHES = 4
-#: Number of frames before and after a frame that it is compared with.
+#: Number of frames before and after a frame with which the frame is compared.
 NEIGHBOURS = 5
 #: Minimum cell edge in this check, Å; a cell of 1 Å may stand for no cell.
 SMALLEST_EDGE = 10.0
-#: Distance that is always too far, Å: 0.01 mm, which takes a molecule a millisecond by diffusion.
+#: Coordinate that is too large even if neighbouring frames have the same, Å: a molecule diffuses
+#: over these 0.01 mm in a millisecond.
 TOO_FAR = 1e5
 
 #: A cell is flat if its squared volume is below this fraction of that of a rectangular cell with
@@ -298,7 +299,7 @@ class _FrameRows(AnalysisBase):
 
 
 class _FramesApart:
-    """Collects the same data from frames with different numbers of atoms, one by one."""
+    """Collects the data of `_FrameRows` from frames with different numbers of atoms, one by one."""
 
     def __init__(self, files: "FileTrajectory"):
         self._files = files
@@ -360,7 +361,7 @@ def _check_finite(rows: np.ndarray) -> Iterator[RowFinding]:
 
 
 def _check_reach(rows: np.ndarray) -> Iterator[RowFinding]:
-    """Find atoms that are much farther away than those in other frames."""
+    """Find frames with an atom that is much farther from the origin than atoms usually are."""
     reach = rows["reach"]
     known = np.isfinite(reach)
     if not known.any():
@@ -449,7 +450,8 @@ def _check_times(frames: np.ndarray, times: np.ndarray, steps: np.ndarray) -> It
         yield RowFinding(rows[place], True, what)
     if np.ptp(steps) > 0:
         for row, what in _setbacks(steps, "step", ""):
-            # If times increase, a later run may have restarted its step counter.
+            # A time that does not increase has been reported. If times increase, this is only a
+            # remark: a later run may have restarted its step counter.
             if not back[row]:
                 yield RowFinding(row, len(rows) == 0, what)
     for place, what in _gaps(frames[rows], times[rows]):
@@ -457,7 +459,7 @@ def _check_times(frames: np.ndarray, times: np.ndarray, steps: np.ndarray) -> It
 
 
 def _setbacks(values: np.ndarray, name: str, unit: str) -> Iterator[tuple[int, str]]:
-    """Find positions where values do not increase, and count values of earlier frames."""
+    """Yield the index of each value that does not increase, with a text that counts repetitions."""
     repeated = np.ones(len(values), dtype=bool)
     repeated[np.unique(values, return_index=True)[1]] = False
     back = np.flatnonzero(np.diff(values) <= 0) + 1
@@ -492,7 +494,7 @@ def _gaps(frames: np.ndarray, times: np.ndarray) -> Iterator[tuple[int, str]]:
 
 
 def _stretches(mask: np.ndarray) -> Iterator[tuple[int, str]]:
-    """Yield the first index of each run of True values, with a text about the following ones."""
+    """Yield the first index of each run of True values, and a text on the run's further frames."""
     borders = np.flatnonzero(np.diff(np.concatenate([[0], mask.view(np.int8), [0]])))
     for first, stop in borders.reshape(-1, 2).tolist():
         n = stop - first - 1

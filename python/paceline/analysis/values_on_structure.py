@@ -105,7 +105,7 @@ class StructureValues:
         return [part for line in lines for part in _wrap_line(" ".join(line.split()))]
 
     def check(self, path: str | os.PathLike) -> None:
-        """Raise an error for atoms without a structure; warn of scaled or missing values."""
+        """Raise an error if the atoms cannot be written; warn of scaled or missing values."""
         check_structure(path, self.atoms)
         if self.scale < 1:
             warn(
@@ -240,7 +240,8 @@ def _wrap_line(line: str) -> list[str]:
 
 
 def _pymol(name: str, pdb: str, low: float, high: float, is_trace: bool) -> list[str]:
-    # PyMOL's commands do not accept quotes, and a comma ends an argument.
+    # File names are written without quotes, because PyMOL's commands do not accept quotes. A comma
+    # ends an argument of a command.
     trace = [f"set cartoon_trace_atoms, 1, {name}"] if is_trace else []
     return [
         f"load {pdb}, {name}",

@@ -251,8 +251,8 @@ class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
     def further_tables(self) -> dict[str, Table]:
         """Return tables of the pairs of residues with a bridge.
 
-        The first contains the most frequent pairs, at most 1,000. The second contains the frames in
-        which the first of these have a bridge.
+        The first table contains the most frequent pairs, at most 1,000. The second contains the
+        frames in which the most frequent of these have a bridge.
         """
         universe, bridges = self.atomgroup.universe, self.results.bridges
         ends = np.stack([universe.atoms.resindices[bridges[one]] for one in ("first", "second")])

@@ -124,7 +124,7 @@ class SurvivalProbability(SelectedAtoms):
         self.universe, self.selection = universe, select
         self.tau_max, self.window_step = tau_max, window_step
         self.residues, self.intermittency = residues, intermittency
-        #: First time origin, end, and step, if `run` has chosen the frames.
+        #: Time origins, frames of the trajectory, if `run` has chosen the frames; else None.
         self._windows: range | None = None
         #: Largest lag of the present run, frames.
         self._longest = tau_max or LONGEST_LAG
@@ -216,7 +216,7 @@ class SurvivalProbability(SelectedAtoms):
         self.intermittency = whole_number("intermittency", self.intermittency, 0)
 
     def prepare(self) -> Ragged:
-        """Find the atoms in the decoded atoms, and make the worker part."""
+        """Check the parameters, choose the largest lag, and make the worker part."""
         self._check()
         if self._windows is None:
             self._choose_longest(self.n_frames)
@@ -278,7 +278,8 @@ class SurvivalProbability(SelectedAtoms):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Count particles that stay from each time origin on, and mark the valid lags.
 
-        `rows` are the times of the run's frames, as integers, and `end` is their end.
+        `rows` are the run's frames on the time axis of the origins, as integers, and `end` is the
+        end of this axis.
         """
         n_lags = self._longest + 1
         times = np.repeat(rows, np.diff(self.results.offsets))

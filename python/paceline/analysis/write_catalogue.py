@@ -90,7 +90,7 @@ def _declared_classes() -> Iterator[type]:
 
 
 def sections_of(text: str) -> dict[str, JsonObject]:
-    r"""Split a numpydoc docstring: type and text by name, for each section; and the summary.
+    r"""Split a numpydoc docstring into its summary, and type and text by name in each section.
 
     Examples
     --------

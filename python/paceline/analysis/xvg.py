@@ -38,8 +38,8 @@ class XvgTable:
     def names_and_units(self) -> list[tuple[str, str]]:
         """Distinct names and units of the columns after the first; units are empty if unknown.
 
-        The label of the y axis contains one unit for all columns, or one for each column. If it
-        contains none, legends may end with a unit.
+        The label of the y axis contains one unit for all columns, or one for each column. If the
+        label contains no unit, legends may end with a unit.
         """
         n, label = len(self.columns) - 1, self.labels.get("y", "")
         if n == 1 and label and not self.legends.get(0):
