@@ -25,7 +25,7 @@ def worker_count(n_workers: int | None) -> int:
 
 
 def sharing_requests(jobs: Sequence[AnyJob], n_processes: int) -> list[AnyJob]:
-    """Return jobs for several processes of a machine, which share its requests to stores."""
+    """Return jobs for processes of one machine, which divide its requests to stores among them."""
     known = tuple(_core.store_estimates())
     return [replace(job, sharers=n_processes, estimates=known) for job in jobs]
 

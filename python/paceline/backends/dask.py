@@ -327,7 +327,7 @@ class DaskRun:
         future.add_done_callback(self._ended.put)
 
     def _next_result(self, latest: float) -> BlockResult | None:
-        """Wait for a result that is used; return None if none arrives before `latest`."""
+        """Wait until `latest` for a batch to end; return its result if it is used, else None."""
         try:
             future = self._ended.get(timeout=max(0.0, latest - time.monotonic()))
         except queue.Empty:

@@ -77,7 +77,7 @@ _kept: list[LocalCluster] = []
 
 
 def acquire_cluster(n_workers: int) -> LocalCluster:
-    """Return the kept cluster or a new one; the caller closes it or calls `release_cluster`."""
+    """Return an idle or a new cluster; the caller closes it or calls `release_cluster`."""
     while _kept:
         cluster = _kept.pop()
         if cluster.alive and cluster.n_workers == n_workers:
@@ -109,8 +109,8 @@ def keep(n_workers: int, address_to: int) -> None:
 
     dask.config.set(
         {
-            # After this time, Dask removes the entry of a worker that was disconnected, even if the
-            # worker has reconnected in the meantime.
+            # Effectively never: after this time, Dask removes the entry of a worker that was
+            # disconnected, even if the worker has reconnected.
             "distributed.deploy.lost-worker-timeout": "1000 days",
             # Scratch folder of the scheduler; Dask would leave other folders behind.
             "temporary-directory": scratch.path,

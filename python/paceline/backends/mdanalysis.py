@@ -39,10 +39,10 @@ FEWEST_PARTS = 8
 FEWEST_FRAMES = 16
 
 
-#: Reason for messages: the parts of an analysis depend on one another.
+#: Reason, for messages, why the parts of an analysis depend on each other.
 ORDERED = "its function keeps state from frame to frame"
-#: Types of open files. A copy of such a file would be read from the beginning. MDAnalysis's own
-#: files, in contrast, seek to their position.
+#: Types of open files that are not pickled, because a copy would be read from the beginning.
+#: MDAnalysis's own files, in contrast, seek to their position.
 _FILES = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
 
 
@@ -65,7 +65,7 @@ class RemoteCall:
     """
 
     def __init__(self, function: Callable[[Any], Any]):
-        # A caller with such objects has already imported MDAnalysis.
+        # A caller whose function needs Universes or readers has already imported MDAnalysis.
         from MDAnalysis import Universe
         from MDAnalysis.coordinates.base import ProtoReader
 
@@ -240,7 +240,7 @@ class ForMDAnalysis(Backend):
     def call_parts(
         self, function: Callable, name: str, parts: Sequence[np.ndarray], show: bool | None
     ) -> "list[list[AnalysedPart]]":
-        """Call a function with each part of the frames; the number of parts depends on the workers.
+        """Call a function with each part of the frames; by default, this backend chooses the parts.
 
         The function returns one result of `collect_part` for each analysis.
         """
@@ -254,7 +254,7 @@ class ForMDAnalysis(Backend):
     def _call_all(
         self, function: Callable, name: str, calls: Sequence[FunctionTask], bar: Progress
     ) -> list[Any]:
-        """Call a function once for each item of `parts`."""
+        """Call a function once for each item of `calls`."""
         with _pickling(name):
             remote = RemoteCall(function)
         return self.call_remote(remote, name, calls, bar)
@@ -412,7 +412,7 @@ class AnalysedPart:
 def collect_part(analysis: Any, state: bytes | None) -> AnalysedPart:
     """Collect the results of a part for MDAnalysis, and note whether the analysis keeps state.
 
-    `state` is the result of `state_of` from before the part.
+    `state` is the result of `state_of` before the part was analysed.
     """
     return AnalysedPart(
         frames=analysis.frames,

@@ -23,7 +23,7 @@ PATIENCE = 2.0
 
 
 class HangCheck:
-    """Regular check whether a pool hangs; a hanging pool is broken, so that it raises an error."""
+    """Regular check for a hanging pool; its workers are killed, so that it raises an error."""
 
     def __init__(self, executor: Executor):
         self._executor: Any = executor
@@ -77,7 +77,8 @@ def end_pool(executor: Any) -> None:
         if thread.is_alive():
             _break_pool(processes, results)
             thread.join()
-    # Otherwise a thread that must send more than the pipe can store would wait for ever.
+    # Without readers, sending fails. Otherwise a thread that must send more than the pipe can store
+    # would wait for ever.
     if calls is not None:
         with contextlib.suppress(OSError):
             calls._reader.close()

@@ -347,7 +347,7 @@ def run_batches(
         # Batches without a future are included: the executor may have refused a batch that was just
         # assigned.
         for batch in scheduler.running:
-            # Only an unpickling error has a cause.
+            # Only an unpickling error has a cause, and is then given as the reason of the loss.
             scheduler.return_lost(batch, str(error) if error.__cause__ else "")
         raise
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Option:
-    """Option of a command. A field left None is filled in from the parameter of the same name."""
+    """Option of a command. Fields that are None are filled in from the parameter `keyword`."""
 
     #: Name of the parameter, or of an argument that exists only in the command.
     keyword: str

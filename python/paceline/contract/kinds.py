@@ -123,7 +123,7 @@ class PerBlock(WorkerPart, Generic[Result]):
 
 
 class Placements:
-    """Offsets, set by a receiver, of blocks of which ranks keep a part; pickling drops them."""
+    """Offsets, set by a receiver, of blocks of which ranks keep a part; they are not pickled."""
 
     def __init__(self) -> None:
         self._new: list[tuple[int, int]] = []
@@ -157,7 +157,7 @@ class PartlyKept(PerBlock[Result]):
         raise NotImplementedError
 
     def put(self, kept: Any, offset: int) -> None:
-        """Write a part that was kept, of a block at the given offset."""
+        """Write the kept part of a block, given the offset of the block."""
         raise NotImplementedError
 
 

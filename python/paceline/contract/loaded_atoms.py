@@ -51,7 +51,7 @@ class LoadedAtoms:
 
     @cached_property
     def others(self) -> np.ndarray:
-        """Index of each atom that is not loaded, -1 for loaded atoms: int32, shape (n_atoms,)."""
+        """For each atom, its own index if it is not loaded, else -1; int32, shape (n_atoms,)."""
         others = np.arange(self.n_atoms, dtype=np.int32)
         others[self.indices] = _LOADED
         return others
@@ -71,7 +71,7 @@ class LoadedAtoms:
             raise self.error(self.others[atoms])
 
     def error(self, others: np.ndarray) -> AtomsNotLoadedError:
-        """Create the error for elements of `others`, some of which are not loaded."""
+        """Create the error for atoms, given their elements of `others`; some are not loaded."""
         named = np.unique(others[others >= 0])
         atoms = f"atom {named[0]} was"
         if len(named) > 1:
@@ -224,5 +224,5 @@ def _are_indices(key: object) -> bool:
 
 
 def _plain(values: object) -> Any:
-    """View the same values as an ordinary array."""
+    """View `LoadedValues` as an ordinary array; return other objects unchanged."""
     return np.ndarray.view(values, np.ndarray) if isinstance(values, LoadedValues) else values

@@ -303,7 +303,11 @@ def _double_until(size: int, *, until: int) -> int:
 
 
 def _leaf(n_atoms: int, chunk: int, together: int) -> int:
-    """Choose the leaf size: times a power of two, it equals the rows that must stay together."""
+    """Choose the number of rows in a leaf: the odd factor of the rows that must stay together.
+
+    This factor is doubled while the leaf remains small. If a leaf of whole chunks would be too
+    large, only the rows of `together` stay together.
+    """
     frame = 12 * max(n_atoms, 1)
     for whole in (lcm(chunk, together), together):
         leaf = whole // (whole & -whole)

@@ -28,7 +28,7 @@ FORMATS = {format.name: format for format in _core.formats()}
 
 #: Key of the warning that the times of frames are unknown.
 UNKNOWN_TIMES = "times not known"
-#: Advice in that warning.
+#: Advice in the warning about unknown times.
 TIMES_REMEDY = "give dt= (--dt)"
 
 #: Prefix of the names of traits that may differ between files that are joined.
@@ -45,7 +45,7 @@ _open_readers: "OrderedDict[int, weakref.ref[ClosesFiles]]" = OrderedDict()
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Positions of frames in the files of a trajectory."""
+    """Locations of frames in the files of a trajectory."""
 
     #: File index in the trajectory, int64, shape (n_frames,).
     files: np.ndarray
@@ -405,7 +405,7 @@ class TrajectoryFile(Protocol):
 
     @property
     def length_doubt(self) -> str | None:
-        """Reason why lengths are only taken to be in Å; None if their unit is known."""
+        """Reason why lengths are assumed to be in Å; None if their unit is known."""
 
     @property
     def frames_counted(self) -> bool:

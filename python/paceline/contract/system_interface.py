@@ -334,7 +334,7 @@ def trajectory_name(system: System) -> str:
 
 
 def frames_shown(values: Sequence[object]) -> dict[int, int]:
-    """Return the current frame of each system among values and in lists of them, by its id."""
+    """Return the current frame of the system of each value, or of each item of a list, by id."""
     found: dict[int, int] = {}
     for value in values:
         several = isinstance(value, list | tuple)

@@ -132,7 +132,7 @@ class Collected:
         self._n_held = 0
 
     def hold_last(self, n_blocks: int) -> None:
-        """Leave the last blocks out of `missing` until `release_last` is called.
+        """Leave the last `n_blocks` blocks out of `missing` until `release_last` is called.
 
         Until then, `since` returns the partial results of complete subtrees only. These are also
         subtrees of any run with further blocks.
@@ -311,7 +311,8 @@ class _Rows:
         if np.may_share_memory(rows, self.value[first : first + n_rows]):
             return
         if shared.are_shared and shared.take(first, n_rows) is None:
-            # An earlier attempt at this block may still be running and write to the output array.
+            # An earlier attempt at this block may still be running and write to the output array:
+            # use a copy of the array.
             rest = self.value
             self._allocate(rest.shape[1:], rest.dtype)
             self.value[:] = rest
@@ -438,7 +439,8 @@ class RecordLog:
         size = max(1, like.dtype.itemsize * math.prod(like.shape[1:]))
         rooms, new = [2 * self._n_records], None
         if self._n_rows:
-            # Unused capacity takes no memory until it is written. Growing an array copies it.
+            # Estimate generously: unused capacity takes no memory until it is written, but growing
+            # an array copies it.
             n_known = sum(len(counts) for *_, counts in self._ranges)
             rooms.append(self._n_records * self._n_rows // n_known * 9 // 8)
         while self._file is None and new is None and rooms:

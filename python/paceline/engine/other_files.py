@@ -98,7 +98,7 @@ def measure_other_files(found: SampleFrames, own_format: str) -> list[Recoded]:
             continue
         if kind.selected and len(found.wanted) == found.n_atoms:
             continue
-        # The format may be unable to store a frame.
+        # Skip a format that cannot store a frame.
         with suppress(PacelineError), ScratchFolder("advice") as folder:
             others.append(_measure(found, kind, os.path.join(folder, "frames")))
     return others
@@ -173,7 +173,7 @@ def _write_h5md(
 
 
 def _reading(source: FrameSource, extents: Extents, n_workers: int) -> tuple[float, float]:
-    """Measure one of several workers: the time per frame, s, and the size of a frame, bytes."""
+    """Measure the time per frame of concurrent workers, s, and the size of a frame, bytes."""
     readers = [source.open() for _ in range(n_workers)]
     rooms = [
         FrameBuffer.allocate(np.arange(len(extents)), source.n_wanted, source.fields)

@@ -214,7 +214,7 @@ class _SharedFile:
         try:
             copy = allocate(self._array.shape, self._array.dtype, 0)
         except OSError:
-            # In this case, workers get the array with each job.
+            # Without a file, workers receive the views themselves.
             return None
         copy[:] = self._array
         return copy

@@ -103,7 +103,7 @@ class FramePass:
             yield replace(task, ahead=coming[-1].extents) if has_next else task
 
     def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return the frames to read for the rows of a block, and the task's window attributes."""
+        """Return the frames to read for the rows of a block, and the task's fields about them."""
         return self.plan.frames[rows], {}
 
     def _initial_state_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class AnalysisPass(FramePass):
             ]
 
     def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return the frames to read for the rows of a block, and the task's window attributes."""
+        """Return the frames to read for the rows of a block, and the task's fields about them."""
         frames, per_row = self.plan.frames, self.run.per_row
         if per_row is None:
             before, after = self.run.halo
@@ -297,7 +297,9 @@ class ScanPass(FramePass):
         # with any number of workers.
         block_frames = run.plan.block_frames * (run.per_row or 1)
         plan = run.make_plan(frames, block_frames=block_frames)
-        #: True if decoded frames can be cached, because the analyses have the same blocks.
+        #: True if this pass reads the same frames in the same blocks as the analyses, without
+        #: halos. Only then are its decoded frames cached, and its findings about long bonds apply
+        #: to the analyses.
         self._keeps = np.array_equal(frames, run.plan.frames) and not any(run.halo)
         self._scan = scan.scan_of(states.frames)
         finding = WorkerAnalysis("nojump", self._scan, declaration_of(self._scan), None)
@@ -312,7 +314,7 @@ class ScanPass(FramePass):
 
     @property
     def n_final(self) -> int:
-        """Number of frames before the first one at which a later block may begin to read.
+        """Number of frames before the first one that further blocks of a grown trajectory may read.
 
         The pass records the states of blocks that exist, but a block begins to read before its
         first row, in the frames of its halo.

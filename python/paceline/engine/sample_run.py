@@ -41,9 +41,10 @@ _CALL = 4 << 20
 _SECONDS = 0.25
 #: Minimum size of a file for which a read rate is measured, bytes.
 _LEAST = 4 << 20
-#: A file counts as not in memory below this fraction, since other reads may load some pages.
+#: If less than this fraction of a file is in memory, the file counts as not in memory, since other
+#: reads may load some pages.
 _DROPPED = 0.05
-#: A file counts as completely in memory above this fraction.
+#: If more than this fraction of a file is in memory, the file counts as completely in memory.
 _MOST = 0.5
 #: Maximum size of a folio, Linux's unit of the page cache, bytes. Linux keeps a whole folio in
 #: memory if any part of it must stay.
@@ -57,7 +58,7 @@ _SHIFT = 0.618034
 _LOOKS = 256
 #: Size of the middle part of a long file from which frames are sampled, bytes.
 SAMPLE = 64 << 20
-#: The same for an object.
+#: Size of the middle part of a long object from which frames are sampled, bytes.
 _OBJECT_SAMPLE = 16 << 20
 #: Maximum number of bytes with which a store is measured, and the time for this, s.
 _STORE_BYTES = 48 << 20
@@ -162,7 +163,7 @@ class SampleRun:
         self.chain = None if self.trajectory.in_memory else self.trajectory.chain
         self.is_sample = self.chain is not None and _is_sampled(self.chain)
         objects = [file for file in self.chain.files if is_address(file.path)] if self.chain else []
-        #: Bytes of objects, which stay in memory with these.
+        #: Bytes of objects, which stay in memory as long as this list exists.
         self._objects = [_core.ObjectBytes(one.path, one.samples) for one in objects]
         self.of_store = bool(objects)
         if self.of_store and self.is_sample:
@@ -239,11 +240,13 @@ class SampleRun:
         timings.end = time.monotonic_ns()
         times = SampleTimes.of(timings, self._t_open)
         if self.of_store and any(block.cached for block in timings.blocks):
-            # Bytes that a scan has kept are not there in a run of another process.
+            # Count all bytes of a frame: a run of another process must also request those that are
+            # in memory here.
             wanted = float(min(self._wanted_bytes, self.frame_bytes))
             times = replace(times, cost=replace(times.cost, bytes=wanted))
         if self.of_store and backend.name == "processes":
-            # Other processes fetch the bytes again; this time is calculated from the store's speed.
+            # Other processes request the bytes again. The time for this is calculated from the
+            # store's speed, so it is omitted here.
             times = replace(times, cost=replace(times.cost, read=0.0))
         return times
 
@@ -308,7 +311,7 @@ class SampleRun:
     def block_of(self, n_frames: int) -> int:
         """Choose the number of frames of a block such that each worker gets several blocks.
 
-        The number of the whole run is used if it is small enough.
+        The number of frames in the whole run's blocks is used if it is small enough.
         """
         size = self.block_frames(2)
         while size > max(self.frames_per_chunk, n_frames // _BLOCKS):

@@ -139,7 +139,8 @@ class Scheduler(Generic[T]):
             # determine it.
             usual = statistics.median_low(paces) * running.task.n_frames
             allowed = max(SHORTEST, OVERDUE * usual)
-        # Workers without a task are not idle if their threads compute frames of this task.
+        # Allow more time: workers without a task are not idle if their threads compute frames of
+        # this task.
         allowed *= running.task.threads
         return running.since + allowed * 2 ** (running.n_attempts - 1)
 

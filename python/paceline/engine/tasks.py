@@ -347,9 +347,9 @@ class TaskBatch:
 class LongBonds(NamedTuple):
     """Bonds that are longer than half the cell after molecules were made whole."""
 
-    #: Number of frames with such bonds.
+    #: Number of frames with long bonds.
     n_frames: int
-    #: Total number of such bonds in these frames.
+    #: Total number of long bonds in these frames.
     n_bonds: int
     #: Length of the longest bond, Å.
     length: float

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: Formats whose times are in ps.
 IN_PICOSECONDS = ("XTC", "TRR")
-#: Time between frames that hardly any simulation writes, ps.
+#: Time between frames, ps, above which times probably have another unit, such as fs.
 LONG_STEP = 1e6
 
 
@@ -100,7 +100,7 @@ class TrajectoryRun:
         self.parts_by_file = facilities.parts_by_file
         indices = [np.asarray(analysis.indices, dtype=np.int64) for analysis in self.analyses]
         if self.trajectory.loaded is not None:
-            # Transformations and checks may read atoms that no analysis reads.
+            # Transformations and companions, in contrast, may read atoms that are not loaded.
             for analysis, own in zip(self.analyses, indices, strict=True):
                 if not analysis.is_companion:
                     self.trajectory.loaded.check(own)
@@ -164,7 +164,7 @@ class TrajectoryRun:
     ) -> None:
         """Make the plan of a run with a transformation that follows atoms from frame to frame.
 
-        With `skip_damaged` False or True, each block passes its state to the next one, if memory
+        Unless `skip_damaged` is None, each block passes its state to the next one, if memory
         suffices for the frames between the analysed ones. Blocks may be smaller than requested, to
         fit into memory.
         """
@@ -216,7 +216,7 @@ class TrajectoryRun:
         self.trajectory.restore_frame()
 
     def facts_shown(self, **known: Any) -> AbstractContextManager[None]:
-        """Give the analyses access to options and facts of this run; `known` are later facts."""
+        """Give the analyses access to options and facts of this run; `known` adds facts."""
         return facts_shown(self.analyses, self._context, replace(self._info, **known))
 
     def conclude(self, analysis: Analysis, value: Any, timings: Timings, **known: Any) -> None:
@@ -308,7 +308,7 @@ class TrajectoryRun:
         required = {field for analysis in self.analyses for field in analysis.fields}
         optional = {field for analysis in self.analyses for field in analysis.optional_fields}
         held = self.trajectory.fields
-        # MDAnalysis's readers report only the fields of the present frame.
+        # Do not check MDAnalysis's readers, which report only the fields of the present frame.
         if self.trajectory.shareable and not required.issubset(held):
             lacking = " and ".join(sorted(required.difference(held)))
             path = str(self.trajectory.provenance()["trajectory"])

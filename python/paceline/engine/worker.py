@@ -57,7 +57,7 @@ _NO_PARTS = dict.fromkeys(
 )
 #: Frames are cached while more than this fraction of the memory is free, without a user's limit.
 LEAST_FREE = 0.5
-#: Time for which the size of the free memory is used again, s.
+#: Time for which a measured size of the free memory is used again, s.
 MOMENT = 0.05
 
 

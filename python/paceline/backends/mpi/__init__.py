@@ -150,7 +150,7 @@ class RankCollectiveRun:
 
     def __enter__(self) -> Self:
         if not self.is_coordinator:
-            # The first rank acts on signals: the launcher sends them to all ranks.
+            # The launcher sends signals to all ranks, but only the first rank acts on them.
             self._signals.enter_context(ignored())
         from paceline.backends.mpi.comm import Comm, RankErrors
 
@@ -167,7 +167,8 @@ class RankCollectiveRun:
             self.comm.free()
             self._signals.close()
             if isinstance(self._errors.agreed, Terminated) and not self.is_coordinator:
-                # SIGTERM may reach this rank after the first; the run has been ended for both.
+                # SIGTERM may reach this rank only now, but the first rank has ended the run
+                # already, and needs time to end all ranks.
                 end_late(GRACE)
 
     def begin(self) -> None:

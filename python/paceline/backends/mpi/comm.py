@@ -412,8 +412,8 @@ class RankErrors:
             if error is None:
                 self._values_or_error([received])
         except BaseException as reason:
-            # This also applies if the error cannot be unpickled here: the other ranks know the
-            # error, and will not call again.
+            # Record the error even if it cannot be unpickled here: the other ranks know the error,
+            # and will not call again.
             self.agreed = reason
             raise
 

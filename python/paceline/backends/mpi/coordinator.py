@@ -54,7 +54,7 @@ class RankScheduler:
         self._requests: dict[ThreadAddress, int] = {}
         self._idle: dict[int, Sequence[int]] = {}
         self._replies: dict[int, Reply] = {rank: Reply() for rank in range(n_ranks)}
-        #: Rank of each block that counts, by job and number.
+        #: Rank whose result of a block was accepted, by job and number of the block.
         self._ranks: dict[tuple[int, int], int] = {}
 
     @property
@@ -90,7 +90,7 @@ class RankScheduler:
         self._awaits_caches = False
 
     def add_offsets(self, jobs: Sequence[AnyJob]) -> None:
-        """Add to replies the offsets that receivers have set for parts that ranks keep."""
+        """Add to replies the offsets at which ranks must write the parts that they keep."""
         for job, one in enumerate(jobs):
             for k, analysis in enumerate(one.analyses):
                 if isinstance(analysis.computation, PartlyKept):

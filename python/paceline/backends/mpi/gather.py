@@ -66,7 +66,7 @@ class LocalResults:
         keeps: bool = False,
     ):
         self._jobs = jobs
-        #: True if this process writes parts of results that it keeps.
+        #: True if this process keeps parts of results, and writes them itself.
         self._keeps = keeps
         self._kept: dict[Place, object] = {}
         self._clock_offset = clock_offset
@@ -336,7 +336,7 @@ def _gather_rows(
     layout: ColumnLayout,
     whole: np.ndarray | None,
 ) -> None:
-    """Move this rank's `rows` to its ranges `own` of `whole`; `places` are all ranks' ranges."""
+    """Collect rows in `whole`: `own` are the ranges of this rank, `places` those of all ranks."""
     data = np.empty(0, np.uint8) if rows is None else _bytes(rows)
     if how == "one-sided" and comm.size > 1:  # Open MPI 4 has no windows of one rank
         _put_rows(comm, data, own, layout, whole)
@@ -392,7 +392,7 @@ def _gatherv(
 
 
 def _runs(ranges: np.ndarray, skipped: int, n_rows: int) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of each range of adjacent rows among some rows of a rank."""
+    """Yield start and stop of each range of adjacent rows among `n_rows` rows after `skipped`."""
     for first, length in ranges.tolist():
         start, stop = first + max(0, skipped), first + min(length, skipped + n_rows)
         if start < stop:

@@ -133,7 +133,7 @@ class OpeningRanks:
         return f"rank {self.comm.rank} waited {limit:g} s for rank 0 to open {name}{_REMEDY}"
 
     def _receive_from_all(self, wanted: str) -> dict[int, Any]:
-        """Return messages of one kind by rank; stop after all, or at one of another kind."""
+        """Return messages of the kind `wanted` by rank; stop after all, or when a rank has left."""
         found: dict[int, object] = {}
         deadline = time.monotonic() + self._limit
         while len(found) < len(self.comm.workers):

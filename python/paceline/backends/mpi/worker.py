@@ -25,7 +25,7 @@ from paceline.performance.record import SENT_WITH_LATER, DuplicateAttempt
 #: Duration of a batch, seconds, so that each thread sends about ten messages per second.
 BATCH = 0.1
 #: A thread requests its next batch when its remaining work takes less than this, seconds. A reply
-#: takes less.
+#: takes less time.
 AHEAD = 0.05
 #: Number of last blocks from which a thread's speed is estimated. One block is not enough: a block
 #: that was prefetched from slow storage takes almost no time, after which the thread would request
@@ -90,7 +90,7 @@ class Reply:
     accepted: list[bool] = field(default_factory=list)
     #: Pairs of a thread number and a block for that thread.
     tasks: list[tuple[int, AnyTask]] = field(default_factory=list)
-    #: Offsets of parts of results that the rank keeps.
+    #: Offsets at which the rank must write the parts of results that it keeps.
     offsets: list[tuple[Place, int]] = field(default_factory=list)
 
 
