@@ -80,7 +80,7 @@ STRUCTURES = (".pdb", ".gro", ".xyz")
 FURTHER = (".csv", ".tsv")
 #: Maximum number of frames that were left out and are listed, one per line.
 MOST_LEFT_OUT = 20
-#: Arguments that name no further input: outputs, and files that have lines of their own.
+#: Arguments that name no further input: outputs, and files that results record in other lines.
 NO_INPUTS = (
     *("output", "plot", "structures", "report", "checkpoint", "tee", "cache", "rmsd", "folder"),
     *("topology", "trajectory", "files", "group", "energies", "command_line", "form"),
@@ -115,7 +115,7 @@ def further_files(args: argparse.Namespace) -> dict[str, Path]:
 
 
 def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[str] = ()) -> None:
-    """Raise an error if the table or the figure cannot be written; `files` are other extensions."""
+    """Raise an error if table or figure cannot be written; `files` are other table extensions."""
     if args.json and table == STDOUT:
         raise UnsupportedError(
             "-o - and --json both print to standard output: give -o the name of a file"
@@ -141,7 +141,8 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
     for path in (args.topology, *args.trajectory):
         if not (is_stream(path) or is_address(path)):
             check_local(path)  # files may be named by a battery or by a table
-        # MDAnalysis reports a missing file of unknown extension as an unknown format.
+        # Check that files exist: MDAnalysis reports a missing file of unknown extension as an
+        # unknown format.
         if is_stream(path):
             args.follow = True
             options |= {"tee": args.tee, "timeout": args.idle}
@@ -158,7 +159,7 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
     if vars(args).get("follow") and args.trajectory and not is_stream(args.trajectory[-1]):
         wait_for_frame(args.trajectory[-1], args.idle, say)
     options |= chain_options(args)
-    # Guessed bonds need positions.
+    # Connect to a stream later, but not if bonds are guessed, which needs positions.
     late = [*map(is_stream, args.trajectory)] == [True] and "guess_bonds" not in options
     if late:
         of_topology = {key: options[key] for key in ("external", "group") if key in options}
@@ -252,7 +253,8 @@ def reference_at(universe: "GroupUniverse", ref: str, idle: float | None = None)
 
 def chain_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the keywords of a Universe that describe how trajectories are read."""
-    # MDAnalysis's readers accept `continuous` only for chains of files, and no HDF5 keywords.
+    # Pass only options that are set: MDAnalysis's readers accept `continuous` only for chains of
+    # files, and no HDF5 keywords.
     continuous = {"continuous": True} if args.continuous else {}
     dt = {} if args.dt is None else {"dt": FrameInterval(args.dt)}
     cache = given_arguments(args, "cache", "cache_size")
@@ -370,7 +372,7 @@ def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
 
 
 def _checkpoint(args: argparse.Namespace) -> contextlib.AbstractContextManager[Checkpoint | None]:
-    """Open the requested checkpoint until the results are saved, since the disk may be full."""
+    """Open the requested checkpoint, and keep it until the results are saved, which may fail."""
     return contextlib.nullcontext() if args.checkpoint is None else Checkpoint(args.checkpoint)
 
 
@@ -611,7 +613,7 @@ def _check_following(args: argparse.Namespace) -> None:
 def _server(
     args: argparse.Namespace, outputs: Sequence[Path]
 ) -> "contextlib.AbstractContextManager[object]":
-    """Open the server that --serve asks for, and print its address; without it, nothing."""
+    """Open the server of --serve, and print its address; without --serve, do nothing."""
     if args.serve is None:
         return contextlib.nullcontext()
     from paceline.cli.results_server import ResultsServer
@@ -695,7 +697,8 @@ def follow(
                     args.overwrite = True
             update = next(updates)
         except KeyboardInterrupt:
-            # Results are being written for much of the time: Ctrl-C ends the trajectory then, too.
+            # Ctrl-C ends the trajectory also while results are written, which takes much of the
+            # time.
             update = updates.throw(KeyboardInterrupt())
     if not said_end:
         say_update(update)
@@ -796,7 +799,7 @@ def further_inputs(args: argparse.Namespace) -> list[str]:
 
 
 def _say_complexes(analyses: "Collection[Analysis]") -> None:
-    """Print the molecules that unwrap kept side by side by default."""
+    """Print the molecules that `unwrap` kept side by side because of contacts."""
     some = [
         one
         for one in analyses

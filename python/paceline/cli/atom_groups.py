@@ -173,13 +173,14 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
     def connect_later(self, address: str, **options: object) -> None:
         """Connect to a stream when a frame is first needed.
 
-        What the topology alone decides is then refused before the simulation notices a client.
+        Errors that follow from the topology alone are then raised before the simulation gets a
+        client.
         """
         self._stream = address, options
 
     @property
     def trajectory(self) -> ProtoReader:
-        """Trajectory of the atoms; a stream is connected now."""
+        """Trajectory of the atoms; reading this property connects to a stream if there is one."""
         if self._stream is not None:
             if self._is_offline:
                 raise NoFramesYet
@@ -195,7 +196,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
 
     @contextmanager
     def offline(self) -> Iterator[None]:
-        """Raise `NoFramesYet` if a frame of a stream is needed that is not connected yet."""
+        """Raise `NoFramesYet` instead of connecting to a stream, until the end of the block."""
         before, self._is_offline = self._is_offline, True
         try:
             yield

@@ -48,7 +48,7 @@ _WRONG_NAMES = (
     *(FileNotFoundError, FileExistsError, PermissionError),
     *(IsADirectoryError, NotADirectoryError),
 )
-#: Value of a keyword in a message, and an option in the message itself.
+#: Value of a keyword in a message, and a keyword after which the message itself names the option.
 _VALUE = r"True\b|None\b|\"[^\"]*\"|'[^']*'|\([0-9., ]*\)|[0-9][\w.]*"
 _NAMED = re.compile(
     rf"\b\w+=({_VALUE})?(?: \((?P<inside>--[\w-]+(?: [^)]*)?)\)|, (?P<behind>--[\w-]+))"
@@ -267,7 +267,8 @@ def resolve_addresses(args: argparse.Namespace) -> None:
             ]
             setattr(args, name, named if several else named[0])
             continue
-        # A running simulation, and a folder or address of trajectories, which the survey checks.
+        # These are the address of a running simulation, and a folder or address of trajectories,
+        # which the survey checks.
         if name == "engine" or (name == "catalogue" and args.pattern is not None):
             continue
         for one in value if several else (value,):
@@ -367,7 +368,8 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
     """
     known = {name: option for name, option in options.items() if name not in KEPT_AS}
     known |= {keyword: options[name] for keyword, name in KEPT_AS.items() if name in options}
-    # The subject of a message may have an option of its own, such as `--unwrap`, a transformation.
+    # The subject of a message may also be an option that is no keyword, such as the transformation
+    # `--unwrap`.
     topics = {**known, **options}
     message = _NAMED.sub(lambda found: found["inside"] or found["behind"], message)
     words = "|".join(known)

@@ -90,7 +90,8 @@ OPTIONS_OF_GROMACS = {
 #: Kinds of files: "structure" is a topology with positions, "either" a topology or a trajectory.
 TOPOLOGY, STRUCTURE, TRAJECTORY, EITHER = "topology", "structure", "trajectory", "either"
 _SYSTEMS = (TOPOLOGY, STRUCTURE)
-#: Filename extensions of each kind, and formats that never describe a system. Text formats may.
+#: Filename extensions of each kind of file, and names of binary formats, whose files never describe
+#: a system as text files may.
 _TOPOLOGIES = ("tpr", "psf", "prmtop", "parm7", "top", "itp")
 _STRUCTURES = ("gro", "pdb", "ent", "pdbqt", "pqr", "crd", "mol2", "cif", "mmcif", "mmtf", "data")
 _BINARY = [format for format in _core.formats() if not format.is_text]
@@ -161,7 +162,7 @@ class CommandParser(argparse.ArgumentParser):
 
     @property
     def option_names(self) -> dict[str, str]:
-        """Options by the names under which argparse stores values; flags only under their names."""
+        """Options by the names under which argparse stores values, without flags of other names."""
         found: dict[str, str] = {}
         for action in self._actions:
             for option in action.option_strings:

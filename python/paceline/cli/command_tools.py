@@ -16,12 +16,14 @@ NO_TOOLS = ("bench", "mcp", "relay", "schema")
 _FIXED = {"survey": ("--backend", "serial")}
 #: Sections of options that tools lack.
 _SECTIONS_LEFT_OUT = ("figure", "while the simulation runs", "other options")
-#: Options that tools lack: they change the output, or choose workers, or the run is repeated.
+#: Options that tools lack: they concern the output, workers, caches and reports of a run, or allow
+#: external files.
 _LEFT_OUT = (
     *("json", "tsv", "checkpoint", "backend", "n_workers", "max_memory", "cache", "cache_size"),
     *("external", "timings", "report"),
 )
-#: Properties of options that several commands have are described only once, by the server.
+#: Minimum number of commands with the same option for which the server describes the option once,
+#: instead of each tool.
 SHARED_BY = 10
 
 
@@ -36,9 +38,9 @@ class ToolOption(NamedTuple):
     help: str
     #: JSON Schema of the value.
     schema: dict[str, object]
-    #: True if the command needs it.
+    #: True if the argument is required.
     needed: bool
-    #: True if the option stands without a value for true.
+    #: True if the option has no value on the command line, and is given or omitted.
     is_flag: bool
     #: True if the option may be repeated, with a value or a list of values each time.
     repeats: bool
@@ -213,7 +215,7 @@ def _option_of(action: argparse.Action, form: FileForm | None) -> ToolOption:
     return ToolOption(name, flag, _help_of(action), schema, needed, is_const, repeats)
 
 
-#: Properties that the form of the files describes.
+#: Arguments that a `FileForm` describes.
 _OF_FORM = ("topology", "trajectory", "output")
 
 

@@ -116,7 +116,8 @@ class _Watch:
         own += [os.path.realpath(path) for path in (*caches, configured) if path]
         package = Path(__file__).resolve().parents[1]
         installed = [sys.prefix, sys.base_prefix, sys.exec_prefix, f"{package}"]
-        # The folder in which the server was started may be a home: only packages are readable.
+        # Only packages are readable: sys.path may also contain the folder in which the server was
+        # started, such as a home.
         installed += [path for path in sys.path if "site-packages" in Path(path).parts]
         installed += [os.path.realpath(path) for path in installed if path]
         shared: list[str | Path] = [
@@ -134,13 +135,14 @@ class _Watch:
             path, _, flags = arguments
             self._check_path(path, writes=isinstance(flags, int) and bool(flags & _WRITING))
         elif event in ("os.listdir", "os.scandir"):
-            # Packages are looked for in the folders of sys.path, which Python lists and may skip.
+            # Python lists folders of sys.path to find packages, and skips those that it cannot
+            # list.
             self._check_path(arguments[0], writes=False, lists=True)
         elif event in _CHANGES:
             for path in arguments[: _CHANGES[event]]:
                 self._check_path(path, writes=True)
         elif event == "subprocess.Popen":
-            # Only the helper that opens HDF5 files; its callers check the paths that it gets.
+            # Allow only the helper that opens HDF5 files; its callers check the paths that it gets.
             words = arguments[1]
             if arguments[0] != sys.executable or not isinstance(words, list) or HELPER not in words:
                 raise PermissionError(errno.EACCES, _NO_PROGRAM, f"{arguments[0]!r}")

@@ -192,7 +192,7 @@ def _check_different(args: argparse.Namespace) -> None:
 
 
 def _series_of(saved: "SavedTable", args: argparse.Namespace) -> "Table":
-    """Return the series of a table; if columns of text are not asked for, tell how."""
+    """Return the series of a table; if columns of text are left out, name the option for them."""
     from paceline.cli.answer import say
 
     texts = [title for title, one in saved.arrays.items() if one.dtype.kind == "U"]

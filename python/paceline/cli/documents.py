@@ -183,7 +183,7 @@ class ChosenFramesDocument(Document):
 
 
 class RepackedAccess(TypedDict):
-    """Bytes read per byte used for one way of reading, before and after."""
+    """Bytes read per byte used for one way of reading, before and after repacking."""
 
     access: str
     before: float | None

@@ -219,7 +219,7 @@ def _show(facts: "Sequence[Fact]", *, blank: bool) -> None:
 def _show_table(files: "list[list[Fact]]") -> None:
     """Print one line per file, for files with known facts."""
     known = [{one.heading: one.text for one in facts} for facts in files if len(facts) > 1]
-    # Formats have different headings.
+    # Formats have different headings: print a column for each.
     headings = list(dict.fromkeys(heading for facts in known for heading in facts))
     if known:
         print(*headings, sep="\t")
@@ -439,7 +439,7 @@ def _cells(path: str, finding: "Finding") -> tuple[object, ...]:
     """Format a finding as one line of the table."""
     place = ("-" if value is None else value for value in (finding.frame, finding.byte))
     time = "-" if finding.time is None else f"{finding.time:.8g}"
-    # A damaged file may contain any characters.
+    # A damaged file may contain any characters, such as line breaks.
     what = " ".join(finding.what.split())
     return path, *place, time, "bad" if finding.bad else "remark", what
 

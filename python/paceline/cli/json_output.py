@@ -43,7 +43,7 @@ class Answer:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep what the command passes to `answer_with` in the block."""
+        """Keep the values that the command passes to `answer_with` within the block."""
         token = _running.set(self)
         try:
             yield

@@ -111,7 +111,8 @@ ADVISE_COLUMNS = (
 #: Prices of a store: option, and the unit that is priced.
 PRICES = (("per_gb", "10⁹ bytes that leave the store"), ("per_1000_requests", "1000 requests"))
 
-#: Properties of a file system that options set: option, reader, unit and meaning.
+#: Properties of a file system that options set: option, function that converts the value, unit and
+#: meaning.
 FIGURES = (
     ("server_bandwidth", size, "SIZE", "bytes per second to all workers together"),
     ("t_lock", seconds, "TIME", "time for which a request to a shared file locks it for its node"),
@@ -219,9 +220,9 @@ def run_advise(args: argparse.Namespace) -> None:
     from paceline.advice import Outline, advise, open_samples
     from paceline.cli.analysis_steps import frames_of, system_of, transforms_of
 
-    # Sample a long file instead of indexing it, because indexing may take a minute.
     if args.select is None:
         args.select = DefaultSelection(ADVISE_SELECT[args.analysis])
+    # Sample a long file instead of indexing it, because indexing may take a minute.
     opener = {} if args.continuous else {"opener": open_samples}
     universe = system_of(args, **opener)
     if sys.stderr.isatty():
@@ -487,7 +488,7 @@ def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
     if read is None:
         read = system.read_time(args.bytes, args.request_frames)
         if system.latency and not args.request_frames:
-            # paceline requests bytes ahead, and waits for those that have not arrived.
+            # paceline requests bytes while it decodes and computes, and waits only for the rest.
             read = max(0.0, read - args.decode - args.compute)
     cost = FrameCost(read=read, decode=args.decode, compute=args.compute, bytes=args.bytes)
     # Efficiencies are relative to one worker.

@@ -40,12 +40,12 @@ examples:
 COMPUTING = ("analysis_commands", "battery_commands", "energy_commands", "table_commands")
 #: Commands of these modules that compute no table.
 NOT_COMPUTING = ("analyses", "plot")
-#: Sections whose options do not change results, except the kept options.
+#: Sections whose options do not change results, except the options in `KEPT`.
 NOT_OF_RESULTS = ("output", "figure", "workers", "while the simulation runs", "other options")
 KEPT = ("on_error", "output_files")
 #: Seed of the sample of results.
 SEED = 1
-#: Beginning of a path of Windows, or its separator.
+#: Beginning of a Windows path: a drive, or the text before a backslash.
 _OF_WINDOWS = re.compile(r"[A-Za-z]:[/\\]|[^/]*\\")
 #: Arguments that name no input.
 _NO_INPUTS = ("command_line", "folder", "form", "names", "output")
@@ -54,7 +54,7 @@ _NO_INPUTS = ("command_line", "folder", "form", "names", "output")
 class Options(NamedTuple):
     """Options of the command that a computation needs."""
 
-    #: Folder with files that are no longer where they were, or None.
+    #: Folder that contains files that were moved, or None.
     files: Path | None = None
     n_workers: int | None = None
     #: Number of systems of a survey to check, or None for all.
@@ -152,7 +152,7 @@ def run_replay(args: argparse.Namespace) -> int:
 
 
 def _print(checks: "Sequence[Check]") -> None:
-    """Print a line for each result, then the reasons and differences of those that have some."""
+    """Print a line for each result, then all reasons and the first differences."""
     from paceline.performance.number_format import aligned, many
 
     rows = [("result", "verdict", "compared")]
@@ -240,7 +240,7 @@ def _survey(path: Path) -> list[Item]:
 
 
 def _check_survey(items: Sequence[Item], options: Options) -> "list[Check]":
-    """Check surveys, of each some systems if a sample was asked for."""
+    """Check a survey, or only some of its systems if a sample was requested."""
     from paceline.analysis.survey_replay import replay_survey
     from paceline.cli.survey_commands import recorded_frames
 
@@ -291,7 +291,7 @@ def _check_call(items: Sequence[Item], options: Options) -> "list[Check]":
 
 
 class _Places:
-    """Present places of the files that the result of a script names."""
+    """Finds the present paths of the files that the result of a script names."""
 
     def __init__(self, saved: "ResultFile", options: Options):
         self._saved, self._options = saved, options
@@ -300,14 +300,14 @@ class _Places:
         self._found: dict[str, _Place] = {}
 
     def find_folder(self, names: Sequence[str]) -> None:
-        """Find the folder of the script: recorded paths of trajectories are absolute."""
+        """Find the folder of the script in recorded paths of trajectories, which are absolute."""
         for name in names:
             if not (is_address(name) or os.path.isabs(name) or ".." in PurePath(name).parts):
                 n = len(PurePath(name).parts)
                 self._folder = self._folder or _recorded_folder(name, "", n, self._saved)
 
     def locate(self, name: str) -> str:
-        """Return the path of a file, the one with the recorded content if there are several."""
+        """Return the present path of a file; of several files, that with the recorded content."""
         places = [*dict.fromkeys(self._candidates(name))]
         if not places:
             raise FileNotFoundError(
@@ -319,7 +319,7 @@ class _Places:
         return os.fspath(self._found[name].path)
 
     def _candidates(self, name: str) -> "Iterator[_Place]":
-        """Yield the places of a file, beginning with the folder that the user names."""
+        """Yield files that may be the named one, beginning with the folder that the user names."""
         beside, given, local = self._saved.path.parent, self._options.files, _local_name(name)
         if given is not None and (place := _find_elsewhere(name, [given])):
             yield place
@@ -341,7 +341,7 @@ class _Places:
 
     @property
     def moved(self) -> list[dict[str, str]]:
-        """Recorded names of the files, by those under which they were found."""
+        """Recorded names by present paths: names as in the result, and absolute names."""
         as_given, absolute = dict[str, str](), dict[str, str]()
         for name, place in self._found.items():
             as_given[os.fspath(place.path)] = _local_name(name)
@@ -350,7 +350,7 @@ class _Places:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the files that are no longer under their names."""
+        """Notes on the files that are not at their recorded paths."""
         found = []
         for name, place in self._found.items():
             recorded = os.path.join(self._folder or "", _local_name(name))
@@ -360,26 +360,26 @@ class _Places:
 
 
 def _note(name: str, path: Path) -> str:
-    """Describe the present place of a file that is no longer under its name."""
+    """Describe the present path of a file that is not at its recorded path."""
     return f"{name} was found as {path}"
 
 
 class _Place(NamedTuple):
-    """File, or files of a pattern, by the last parts of the path."""
+    """File, or files of a pattern: present folder, and the last parts of the recorded path."""
 
     folder: Path
     ending: Path
 
     @classmethod
     def of(cls, folder: Path, name: str) -> "_Place":
-        """Return the place of a name in a folder; the name may be absolute, or begin with `..`."""
+        """Locate a name in a folder; the name may be absolute, or begin with `..`."""
         ending = _endings(name)[0]
         whole = Path(os.path.normpath(folder / name))
         return cls(whole.parents[len(ending.parts) - 1], ending)
 
     @property
     def path(self) -> Path:
-        """Path, or a pattern to which the folder does not belong."""
+        """Path of the file, or a pattern in which only `ending` has wildcards."""
         path = self.folder / self.ending
         return path if path.exists() else Path(glob.escape(os.fspath(self.folder)), self.ending)
 
@@ -389,7 +389,7 @@ class _Place(NamedTuple):
         return [self.path] if self.path.exists() else [*map(Path, glob.glob(os.fspath(self.path)))]
 
     def recorded_names(self, name: str, base: str, saved: "ResultFile") -> dict[str, str]:
-        """Return recorded paths by present ones; the recorded name may be relative to a base."""
+        """Return recorded paths by present paths; `name` may be relative to the folder `base`."""
         n = len(self.ending.parts)
         folder = _recorded_folder(name, base, n, saved)
         if folder is None:
@@ -413,14 +413,14 @@ def _recorded_folder(name: str, base: str, n: int, saved: "ResultFile") -> str |
     tail = f"/{_endings(pattern)[0].as_posix()}"
     wanted = pattern if is_absolute else f"*{tail}"
     files = [one.replace("\\", "/") for one in files_in(saved.facts)]
-    # Brackets in a name need not be a pattern.
+    # Compare names literally first: brackets in a name need not be a pattern.
     plain = [one for one in files if one == wanted or (one.endswith(tail) and not is_absolute)]
     found = [*plain, *fnmatch.filter(files, wanted), *([wanted] if is_absolute else [])]
     return "/".join(found[0].split("/")[:-n]) if found else None
 
 
 def _find_elsewhere(name: str, folders: Sequence[Path]) -> _Place | None:
-    """Find a file by the last parts of its path, as many as possible, in one of some folders."""
+    """Find a file in one of `folders`, by as many of the last parts of its path as possible."""
     for ending in _endings(name):
         for folder in folders:
             if _exists(folder, os.fspath(ending)):
@@ -429,7 +429,7 @@ def _find_elsewhere(name: str, folders: Sequence[Path]) -> _Place | None:
 
 
 def _endings(name: str) -> list[Path]:
-    r"""Return the last parts of a path, also of one of Windows, beginning with the longest.
+    r"""Return the last parts of a path, or of a Windows path, beginning with the longest.
 
     >>> [one.as_posix() for one in _endings("D:\\runs\\wt*\\md.xtc")]
     ['runs/wt*/md.xtc', 'wt*/md.xtc', 'md.xtc']
@@ -515,14 +515,14 @@ class _Repeated:
                 "not run"
             )
         self._name = name
-        #: Where files were found that are no longer under their names.
+        #: Notes on files that are not at their recorded paths.
         self.notes: list[str] = []
-        #: Names of files that the command wrote besides results, by those that it writes now.
+        #: Recorded names of files that the command writes besides results, by their present names.
         self._written: dict[str, str] = {}
         self._is_battery = modules()[name] == "battery_commands"
 
     def moved(self, saved: "ResultFile") -> list[dict[str, str]]:
-        """Recorded names of files, by those under which they were found or are written."""
+        """Recorded names of files, by the present names of files that are read or written."""
         recorded = os.fspath(self._recorded)
         as_given = {self._moved[name]: _local_name(name) for name in self._places}
         absolute = dict[str, str]()
@@ -554,7 +554,7 @@ class _Repeated:
             # Folder of the battery, which may be above or below the folder that is checked.
             n_parts = len(path.relative_to(self._output).parts)
             results, checked = item.path.resolve().parents[n_parts - 1], item.folder.resolve()
-            # Another folder has copies of tables.
+            # This is not the output folder, but another one with copies of some tables.
             if results.name != self._output_name and not (results / "battery.toml").exists():
                 continue
             for one in made:
@@ -575,7 +575,8 @@ class _Repeated:
             for name, place in self._moved.items():
                 key = f"{INPUT}{name}" if key == f"{INPUT}{place}" else key
             facts[key] = value
-        # A file that does not change the numbers, such as a style, has not been read again.
+        # Add the digests of files that were not read again because they do not change the numbers,
+        # such as a style.
         for name in _inputs_of(saved):
             place = self._moved.get(name, name)
             if place in self._read:
@@ -640,7 +641,7 @@ class _Repeated:
         return next(fitting, self._folders[0])
 
     def _find(self, name: str) -> _Place | None:
-        """Find an input that is no longer under its name; None if it still is."""
+        """Find an input that is not at its recorded path; return None if it is."""
         if is_address(name) or _exists(self._base, name):
             return None
         given = [self._options.files.absolute()] if self._options.files else []

@@ -34,10 +34,10 @@ TYPES = {
 }
 #: Filename extensions of images that a page can show.
 IMAGES = (".png", ".svg")
-#: Time after which a client that sends or reads nothing is left, s.
+#: Time after which a client that sends or reads nothing is disconnected, s.
 CLIENT_SECONDS = 10.0
 #: Maximum time for which the end of the command waits for a browser that shows the page, in
-#: intervals between two looks of the page.
+#: intervals between two requests of the page.
 LAST_LOOKS = 2.0
 
 
@@ -59,7 +59,7 @@ class ResultsServer:
     title : str
         Title of the page that the server makes.
     every : float
-        Time between two looks of the page for new results, s.
+        Time between two requests of the page for new results, s.
 
     Raises
     ------
@@ -73,7 +73,7 @@ class ResultsServer:
         self.files, self._title, self._every = files, title, every
         self._begun = time.time()
         self.is_over = False
-        #: Time at which the page was last sent, and the event that it was sent.
+        #: Time of the latest request for the page, and the event that the last page was sent.
         self._asked = -float("inf")
         self._sent = threading.Event()
         self._server = _listening(host, port, self)
@@ -98,7 +98,7 @@ class ResultsServer:
             self._thread.join()
 
     def _await_reader(self) -> None:
-        """Wait until a browser that shows the page has the last one, for a short time only."""
+        """Wait a short time until a browser that shows the page has received its last version."""
         self.is_over = True
         patience = LAST_LOOKS * self._every + 1
         if time.monotonic() - self._asked < patience:
@@ -194,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, has_body: bool) -> None:
         results = self.server.results
         name = unquote(urlsplit(self.path).path.removeprefix("/")) or INDEX
-        # Asked before the file is opened: an answer that began earlier may hold an earlier page.
+        # Ask before opening the file: an answer that began before the end may have an earlier page.
         is_last = name == INDEX and has_body and results.page_asked()
         with contextlib.ExitStack() as stack:
             file = _opened(results.files.get(name))
