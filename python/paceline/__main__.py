@@ -149,7 +149,7 @@ def _run(script: list[str], module: bool, options: argparse.Namespace) -> int:
     # Garbage collection is disabled, because imported modules stay in memory until the end.
     # Collecting would add a tenth to the time of the imports, and a third to that of Python's exit.
     gc.disable()
-    # This process may have been started by another registered script.
+    # Remove the variable of another registered script, which may have started this process.
     os.environ.pop("PACELINE_SCRIPT", None)
     from paceline.mdanalysis.registration import register
     from paceline.mdanalysis.shared_opening import on_ranks

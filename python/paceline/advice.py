@@ -50,7 +50,7 @@ _ROUNDS = 5
 _LONGEST = 6.0
 #: Maximum number of rounds that read from the disk.
 _COLD_ROUNDS = 3
-#: Time for these rounds, and for starting processes, s.
+#: Time after which no further round from the disk, or with processes, begins, s.
 _SOON = 1.0
 #: Maximum time for which frames that are stored as one chunk are measured together, s.
 _PATIENCE = 2.0
@@ -58,11 +58,13 @@ _PATIENCE = 2.0
 _SLOW = 0.5
 #: Maximum number of bytes read from the disk in one measurement.
 _COLD_BYTES = 16 << 20
-#: Factor by which measurements from memory exceed the size that CPU caches can store.
+#: Maximum number of bytes of the frames in a measurement from memory, as a multiple of
+#: `_COLD_BYTES`; this is more than CPU caches can store.
 _WARM_TIMES = 4
-#: Two threads slow each other down if each computes longer than a single one by this factor,
+#: Two threads slow each other down if each computes longer than a single one by this factor, and if
+#: computing takes at least the fraction `_BY_COMPUTING` of the time.
 _HELD_UP = 1.25
-#: and if computing is at least this fraction of the time.
+#: Minimum fraction of the time that is computing if two threads slow each other down.
 _BY_COMPUTING = 0.5
 
 
@@ -219,7 +221,7 @@ def measure(
         )
 
     def goes_on(rounds: Sequence[Pair]) -> bool:
-        """Return whether to continue: up to the run's length, or until its range is narrow."""
+        """Return True if the run takes longer than measuring so far, or its forecast is wide."""
         found, seconds = forecast(rounds), perf_counter() - begun
         return seconds < found.t_total(1) or found.is_wide
 
@@ -269,7 +271,8 @@ def _estimate_frame_time(sample: SampleRun) -> tuple[float, float]:
 
     Waiting means that the analysis does not use a CPU, as if it slept. Queueing for a CPU on a busy
     machine does not count. A short pause of the machine looks like waiting, so the minimum of
-    several looks is used. The first look takes one frame; later looks take more, if that is fast.
+    several measurements is used. The first measurement takes one frame; later ones take more, if
+    that is fast.
     """
     seconds = waiting = 0.0
     for n_frames in sorted({max(n, sample.frames_per_chunk) for n in (1, 16, 256)}):
@@ -277,7 +280,8 @@ def _estimate_frame_time(sample: SampleRun) -> tuple[float, float]:
             break
         looks = [_measure_frame_time(sample, n_frames) for _ in range(_ROUNDS if seconds else 1)]
         if _SECONDS < looks[0][0] * n_frames < _PATIENCE:
-            # Otherwise, a single pause of the machine would lead to measurements of one frame each.
+            # Measure a slow frame again: after a single pause of the machine, all further
+            # measurements would take one frame each.
             looks.append(_measure_frame_time(sample, n_frames))
         seconds, waiting = (min(values) for values in zip(*looks, strict=True))
     return seconds, waiting
@@ -298,7 +302,8 @@ def _thread_seconds() -> tuple[float, float]:
     """Return the times for which this thread has used a CPU and has queued for one, s."""
     try:
         with open("/proc/thread-self/schedstat", encoding="utf-8") as file:
-            # The CPU time in this file has the resolution of a tick, too coarse for short looks.
+            # The CPU time in this file has the resolution of a tick, too coarse for short
+            # measurements.
             _, in_line, _ = file.read().split()
     except (OSError, ValueError):  # not Linux, or a kernel without these statistics
         in_line = "0"
@@ -353,10 +358,11 @@ def _measure_from_memory(
     goes_on: Callable[[Sequence[Pair]], bool],
     end: float,
 ) -> tuple[list[Pair], float]:
-    """Time an analysis of frames in memory in several rounds; also return its first fixed time.
+    """Time an analysis of frames in memory in several rounds.
 
-    `take` returns the given number of frames, different ones in each round. Rounds are repeated as
-    long as `goes_on` returns True for the measurements; none starts after the time `end`.
+    Also returns the time of the first run, s, that does not depend on the number of frames. `take`
+    returns the given number of frames, different ones in each round. Rounds are repeated as long as
+    `goes_on` returns True for the measurements; none starts after the time `end`.
     """
     block = sample.block_of(n_frames)
     rounds: list[Pair] = []

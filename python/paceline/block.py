@@ -77,7 +77,8 @@ def cell_of(trajectory: Any) -> np.ndarray:
     """
     cell = getattr(trajectory, "cell", None)
     dimensions = trajectory.ts.dimensions
-    # A transformation of MDAnalysis or a script may have replaced the cell of the Timestep.
+    # Use the reader's cell unless a transformation of MDAnalysis or a script has replaced the cell
+    # of the Timestep.
     if (
         cell is not None
         and dimensions is not None

@@ -38,10 +38,10 @@ from paceline.errors import CheckpointError, Terminated, UnsupportedError, warn
 from paceline.performance.record import BlockTiming
 from paceline.timing import Timings
 
-#: Minimum time between two writes, seconds,
+#: Minimum time between two writes, seconds.
 INTERVAL = 1.0
-#: and minimum ratio of this time to the duration of the last write, so that writing costs at most 2
-#: %.
+#: Minimum ratio of the time between two writes to the duration of the last write, so that writing
+#: takes at most 2 % of the time.
 SHARE = 50
 #: Ratio of the journal's size to the necessary size above which the journal is rewritten.
 GROWTH = 3
@@ -308,7 +308,7 @@ class Checkpoint:
 def check_resumable(runs: Sequence[FramePass], done: str, advice: str) -> None:
     """Raise `UnsupportedError` for analyses and trajectories of which no results can be kept.
 
-    `done` is what cannot be done with them, and `advice` how to run them instead.
+    The message says that they cannot be `done`, such as "continued", and gives `advice`.
     """
     for one in runs:
         for analysis in one.run.job.analyses:
@@ -349,7 +349,7 @@ def _encode_record(number: int, record: Record, clock: _Clock) -> bytes:
 
 
 def _plain(rows: object) -> Any:
-    """Return rows as an array; records as a tuple of their counts and the records."""
+    """Convert rows for pickling: a `RecordRange` to (counts, records), other rows to an array."""
     return tuple(rows.load()) if isinstance(rows, RecordRange) else np.asarray(rows)
 
 

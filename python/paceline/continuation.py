@@ -60,9 +60,9 @@ SHARE = 1.0
 #: Maximum time until the first frame of a stream is in its file, s: it was received before. A DCD
 #: file waits for the second frame.
 FIRST_SECONDS = 600.0
-#: Number of frames that no trajectory has.
+#: Number of frames that exceeds that of any trajectory.
 _LARGEST = 2**62
-#: Maximum time between two looks for new frames, s.
+#: Maximum time between two checks for new frames, s.
 LOOK_SECONDS = 0.25
 
 
@@ -99,7 +99,8 @@ class Continuation:
         self._facts: list[Fact] = []
         self._stages: list[Sequence[FramePass | PartsRun]] = []
         self._held: list[FramePass] = []
-        # Time of all runs so far, start of the last one, and its distance from the one before, ns.
+        # Total time of the runs so far; time at which the last run first assigned blocks, and its
+        # difference from that of the run before, ns.
         self._elapsed = self._dealt = self._shift = 0
         self._t_comm = 0.0
         self.n_computed = 0
@@ -312,7 +313,7 @@ class GrowingRun(Generic[State]):
         overwrite = options.get("overwrite", False)
         needed = {field for one in self._all.values() for field in one.fields}
         if given is not None:
-            # A stream that is connected when a frame is first needed is not connected yet.
+            # Check the file before the next line connects to a stream that is not connected yet.
             growing_format(given, needed)
             check_output(given, overwrite=overwrite)
         stream = universe.trajectory
@@ -337,7 +338,7 @@ class GrowingRun(Generic[State]):
             )
         path = stream.tee_path if given is None else given
         if path is not None:
-            # The errors name this file, not a temporary one with its ending.
+            # Check here, so that errors name this file and not a temporary file with its extension.
             growing_format(path, needed)
             check_output(path, overwrite=overwrite)
         shown = Path(TEMPORARY if stream.tee_path is None else stream.tee_path).suffix
@@ -390,7 +391,7 @@ class GrowingRun(Generic[State]):
                             if ended is None:
                                 ended = self._reason_to_stop(state)
                                 stop_engine = ended is not None
-                        # What the caller does with a state counts, too.
+                        # Include the time that the caller spends on the state.
                         now = time.monotonic()
                         due = max(begun + self._every, now + SHARE * (now - begun))
                 except KeyboardInterrupt:
@@ -485,7 +486,7 @@ class GrowingRun(Generic[State]):
 def _kept_frames(
     universe: System, path: str | os.PathLike | None, options: TeeOptions
 ) -> KeptFrames | None:
-    """Return what a file of some atoms or some frames contains; None if all are written."""
+    """Return the atoms and frames that are written to the user's file; None if all are written."""
     atoms, step = options.get("tee_atoms"), options.get("tee_step")
     if atoms is None and step is None:
         return None

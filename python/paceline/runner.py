@@ -48,9 +48,9 @@ from paceline.transform.broken_molecules import make_checks
 if TYPE_CHECKING:
     from paceline.continuation import Continuation, State
 
-#: Maximum number of workers that wait for each other to move atoms block by block. One such step
-#: takes about half as long as decoding the block. With more workers, decoding twice is faster
-#: (simulated: docs/developers/design.md).
+#: Maximum number of workers for which each block starts from the transformation's state after the
+#: previous block. Transforming a block takes about half as long as decoding it, so that with more
+#: workers, decoding twice is faster (simulated: docs/developers/design.md).
 MOST_IN_RELAY = 32
 
 

@@ -205,7 +205,8 @@ class FrameLoader:
         self._options = {name: one for name, one in options.items() if name != "pin_memory"}
         self._pins = bool(options.get("pin_memory"))
         self._order = _EpochOrder(dataset.batches, share)
-        # Processes that train together wait for each other after each batch.
+        # Processes that train together need equally many batches: they wait for each other after
+        # each.
         self._keeps_number = share[1] > 1
         self._kept: tuple[Iterable[_Sent], _Slots] | None = None
 
@@ -230,7 +231,8 @@ class FrameLoader:
             yield from (_as_tensors(batch.arrays()) for batch in ahead)
             return
         processes, slots = self._kept or self._start()
-        # If the loop ends early, persistent workers may still write into slots of this epoch.
+        # Do not reuse the slots if the loop ends early: persistent workers may still write into
+        # them.
         self._kept = None
         received: Iterator[Tensors] = map(slots.receive, processes)
         if self._keeps_number:
@@ -260,7 +262,7 @@ class FrameLoader:
 
 
 class _EpochOrder:
-    """Samples of each batch of the next epoch: a sampler of a DataLoader without batches."""
+    """Sampler that yields the samples of each batch of the next epoch at once."""
 
     def __init__(self, batches: FrameBatches, share: tuple[int, int]):
         self._batches, self._share, self.epoch = batches, share, 0

@@ -176,7 +176,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                 _check_format(named, get_parser_for, "topology")
             raise
         if bases := attribute_of(self, "_class_bases"):
-            # Methods of this class come before those of MDAnalysis's groups.
+            # Methods of the Universe's own class of groups take precedence over those of AtomGroup.
             bases[AtomGroup].write = _write
         if "atoms" in kwargs and self._trajectory is None:
             raise UnsupportedError("atoms= selects atoms of a trajectory, but none is given")
