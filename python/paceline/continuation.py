@@ -313,7 +313,8 @@ class GrowingRun(Generic[State]):
         overwrite = options.get("overwrite", False)
         needed = {field for one in self._all.values() for field in one.fields}
         if given is not None:
-            # Check the file before the next line connects to a stream that is not connected yet.
+            # Check the file before `universe.trajectory` connects to a stream that is not connected
+            # yet.
             growing_format(given, needed)
             check_output(given, overwrite=overwrite)
         stream = universe.trajectory

@@ -355,7 +355,7 @@ class _SurveyRun:
         self._found.add_stored(earlier, states)
 
     def _missing(self) -> list[SurveyItem]:
-        """Return the entries that have no results, an error, or files that may have changed."""
+        """Return the entries without results, with a temporary error, or with changed files."""
         items = []
         for entry in self._entries:
             found = self._found.of(entry)
