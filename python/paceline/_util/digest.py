@@ -56,7 +56,7 @@ def file_digest(path: str | os.PathLike) -> str:
 
 @functools.lru_cache(_KEPT_FILES)
 def _digest_of_file(path: str, size: int, changed: int) -> str:
-    """SHA-256 of a file with this size, bytes, and time of change, ns."""
+    """SHA-256 of a file; computed again if its size, bytes, or time of change, ns, is new."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -130,7 +130,8 @@ def _walk(thing: Any, seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
     elif id(thing) in seen:
         yield f"again {seen[id(thing)][0]}".encode()
     else:
-        # The interpreter may or may not merge equal constants into one object.
+        # Constants are not added to `seen`: the interpreter may or may not merge equal ones into
+        # one object, and the digest must not depend on this.
         if not isinstance(thing, tuple | frozenset | types.CodeType):
             seen[id(thing)] = len(seen), thing
         if isinstance(thing, set | frozenset):
@@ -188,7 +189,7 @@ def _parts_of_object(thing: object) -> Iterator[object]:
         reduced = registered(thing) if registered else thing.__reduce_ex__(4)
     except Exception:  # the object's own code may raise any error
         return
-    # Items of lists and dicts come as iterators.
+    # Items of lists and dicts come as iterators: digest the items.
     parts = reduced if isinstance(reduced, tuple) else (reduced,)
     yield from (list(part) if isinstance(part, Iterator) else part for part in parts)
 

@@ -145,8 +145,8 @@ class Saving:
         _remove(path for path in self._old if _target(path) not in new and path.is_file())
 
 
-#: A weak reference, because Ctrl-C may come before the variable is reset; files written later must
-#: not join this group.
+#: Weak reference to the files of the outermost `saved_together` block. If Ctrl-C prevents the reset
+#: of this variable, the reference becomes invalid, so that later files do not join those files.
 _saving: ContextVar[Callable[[], Saving | None]] = ContextVar("saving", default=lambda: None)
 
 
@@ -273,14 +273,14 @@ def remove_leftovers(path: str | os.PathLike) -> None:
 
 @contextlib.contextmanager
 def writing_to(path: str | os.PathLike) -> Iterator[None]:
-    """Name the file in operating-system errors that have no name or a temporary one."""
+    """Put `path` into operating-system errors that name no file or a temporary file of `path`."""
     try:
         yield
     except FileExistsError:
         raise
     except OSError as error:
         if error.errno is None:
-            # With a file name, such an error would no longer print its text.
+            # An error without a number would print its file name instead of its text.
             raise OSError(f"{os.fspath(path)}: {error}") from error
         # Errors about other files that the block reads keep their file names.
         named = os.path.basename(str(error.filename))
@@ -291,7 +291,7 @@ def writing_to(path: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def naming_file(path: str | os.PathLike) -> Iterator[None]:
-    """Name the file in an encoder's errors."""
+    """Put the file name before the message of an encoder's error."""
     try:
         yield
     except UnwritableError as error:
@@ -299,7 +299,7 @@ def naming_file(path: str | os.PathLike) -> Iterator[None]:
 
 
 class FileAtOffset(io.RawIOBase):
-    """Base class of file objects that HDF5 uses at an offset; subclasses read and write."""
+    """Base class of file objects for HDF5: keeps the offset of the next read or write."""
 
     def __init__(self, size: int):
         self._size = size
@@ -387,7 +387,7 @@ def store_settings() -> dict[str, str]:
 def check_inside(
     path: str | os.PathLike, folder: str | os.PathLike, *others: str | os.PathLike
 ) -> None:
-    """Raise `UnsupportedError` if a path, with its links resolved, is in none of some folders.
+    """Raise `UnsupportedError` if a path, with its links resolved, is outside of all the folders.
 
     Examples
     --------
@@ -406,10 +406,10 @@ def check_inside(
 
 
 def check_pattern(text: str, folder: str | os.PathLike, *others: str | os.PathLike) -> None:
-    """Raise `UnsupportedError` if a pattern matches files that are in none of some folders.
+    """Raise `UnsupportedError` if a pattern matches files outside of all the folders.
 
-    A folder is not listed before it was checked. After `MOST_NAMES` names the check ends, because a
-    text with stars need not be a pattern; the files themselves are checked when they are opened.
+    Each folder is checked before its files are listed. The check ends after `MOST_NAMES` names,
+    since the text may be no pattern of files; each file is checked again when it is opened.
     """
     fixed, names = Path(folder), list(Path(text).parts)
     while names and not glob.has_magic(names[0]):
@@ -465,7 +465,7 @@ def check_no_url(path: str | os.PathLike) -> None:
     name = os.fspath(path)
     found = _URL.match(name) if isinstance(name, str) else None
     if found and not os.path.lexists(name) and not os.path.isdir(os.path.dirname(name)):
-        # `Path` merges the two slashes of a URL.
+        # If the URL has passed through `Path`, only one of its two slashes is left.
         scheme, rest = found[1].lower(), name[found.end() :].lstrip("/")
         advice = "copy it to a disk first"
         if scheme in SCHEMES:
@@ -532,10 +532,10 @@ def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
 
 
 def _about(path: str | os.PathLike, error: OSError, hint: str = "") -> OSError:
-    """Put a path before the message of an error, and what to do behind it, also as attributes.
+    """Add a path before the message of an error and a hint after it; store both as attributes.
 
-    Python sets the filename of an `OSError` only together with an error number, and then prints
-    another message.
+    Python sets `filename` of an `OSError` only if the error has a number, and then prints another
+    message.
     """
     error.args = (f"{os.fspath(path)}{error}",)
     vars(error)["path"] = os.fspath(path)

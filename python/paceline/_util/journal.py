@@ -134,7 +134,7 @@ class Journal:
             yield payload
 
     def read(self, offset: int) -> bytes:
-        """Read the record whose payload begins at an offset, again.
+        """Read a record again, from the offset at which its payload begins.
 
         Raises `CheckpointError` for a record that was damaged after it was written.
         """
@@ -246,7 +246,8 @@ class Journal:
             self._file = -1
 
 
-#: Journals open in this process. A forked worker would keep the lock after its parent was killed.
+#: Journals open in this process. A forked worker closes them, because otherwise it would keep their
+#: locks after its parent was killed.
 _open_here: "weakref.WeakSet[Journal]" = weakref.WeakSet()
 
 

@@ -23,8 +23,8 @@ _LAUNCHERS = (
 _OF_OPEN_MPI = "OMPI_COMM_WORLD_SIZE"
 #: Variable that only MPICH-like mpiruns set.
 _OF_MPICH = "MPI_LOCALRANKID"
-#: Programs that Open MPI needs even for one process without a launcher: up to version 4, and from
-#: version 5 on.
+#: Program that Open MPI needs even for one process without a launcher: `orted` up to version 4,
+#: `prted` from version 5 on.
 _DAEMONS = ("orted", "prted")
 _START = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; MPI.Init_thread()"
 INSTALL = (
@@ -71,8 +71,8 @@ def world() -> "MPI.Intracomm":
     try:
         import mpi4py
 
-        # Not initialized at import: an MPI that does not match its launcher may end the process
-        # then.
+        # Import without initialization: during it, an MPI that does not match its launcher may end
+        # the process.
         mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # RuntimeError if mpi4py finds no library
@@ -91,7 +91,7 @@ def world() -> "MPI.Intracomm":
                 "(Debian: apt install openmpi-bin), or another MPI: pip install mpich"
             )
         if library.startswith("Open MPI") and not _has_infiniband():
-            # Open MPI's UCX component would print an error for each new window.
+            # Without InfiniBand, Open MPI's UCX component would print an error for each MPI window.
             os.environ.setdefault("OMPI_MCA_osc", "^ucx")
         MPI.Init_thread()
     if size > 1 and MPI.COMM_WORLD.Get_size() == 1:
@@ -185,5 +185,5 @@ def _print_from_script(error: BaseException, script: str) -> None:
     inner = error.__traceback__
     while inner is not None and inner.tb_frame.f_code.co_filename != script:
         inner = inner.tb_next
-    # An error before the first line of the script, such as an unreadable file.
+    # If no line of the script has run, `inner` is None, and only the error is printed.
     traceback.print_exception(error.with_traceback(inner))

@@ -27,7 +27,8 @@ _MAKER = re.compile(r"sem\.loky-(\d+)-")
 #: Age from which an unmapped semaphore is taken to belong to a killed process, seconds. A new
 #: semaphore is mapped soon after its creation.
 _NEW = 10.0
-#: The same age where processes of other containers are invisible or file locks fail, seconds.
+#: Age from which a folder or semaphore is taken to belong to a killed process, seconds, if this
+#: cannot be verified: processes of other containers are invisible, or file locks fail.
 _DAY = 86400.0
 #: Number of the initial PID namespace, in which all processes of a Linux machine are visible.
 _ALL_PROCESSES = 0xEFFFFFFC

@@ -22,8 +22,8 @@ from paceline._util.os_calls import clock_ticks, full_name, load_averages, total
 #: Linux's file of total and free memory.
 MEMINFO = Path("/proc/meminfo")
 CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-#: First bytes of executable files whose head contains an identifier of the whole file, from the
-#: linker: a note of GNU in ELF files, and the load command LC_UUID in Mach-O files.
+#: First bytes of Mach-O files, and of the GNU note in ELF files. The linker stores an identifier of
+#: the whole file in the head of such files: in the load command LC_UUID, and in this note.
 _MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 _GNU_BUILD_ID = b"\x03\0\0\0GNU\0"
 _HEAD_BYTES = 2**16
@@ -108,7 +108,7 @@ def software() -> dict[str, str]:
 
 
 def _build(path: Path) -> str:
-    """Digest of a compiled module, 16 hex digits; of its head if this identifies the module."""
+    """Digest of a compiled module, 16 hex digits; of its head if this contains an identifier."""
     with open(path, "rb") as file:
         content = file.read(_HEAD_BYTES)
         if not (content.startswith(_MACH_O) or _GNU_BUILD_ID in content):

@@ -32,7 +32,7 @@ except ImportError:  # Windows
 WINDOWS = os.name == "nt"
 #: Flags of every `os.open`: binary mode, and no inheritance by other programs.
 PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-#: The same flags, and refusal to follow a symbolic link if the system supports that.
+#: Flags in `PLAIN`, and refusal to follow a symbolic link if the system supports that.
 NO_LINK = PLAIN | getattr(os, "O_NOFOLLOW", 0)
 #: Error numbers of lock calls on a file system without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -42,11 +42,11 @@ _LOCKED_BYTE = 2**31 - 2
 _F_PREALLOCATE, _ALLOCATE_ALL, _FROM_END = 42, 4, 3
 #: Time between two checks whether another process is running, seconds.
 _INTERVAL = 0.5
-#: Number of sampled windows of a large file.
+#: Number of windows in which the cached fraction of a large file is sampled.
 _WINDOWS = 256
-#: Size of a window, bytes.
+#: Size of each of the `_WINDOWS`, bytes.
 _WINDOW = 1 << 20
-#: Maximum number of checked ranges; each check takes some microseconds.
+#: Maximum number of byte ranges whose cached fraction is determined; each takes some microseconds.
 _RANGES = 1000
 
 
@@ -332,7 +332,7 @@ def end_process_after(seconds: int) -> None:
 
 
 def signal_group(process: int, number: int | None = None) -> None:
-    """Send a signal, or kill, a process that leads a group, and its children."""
+    """Send a signal to a process that leads a group and to its children; without one, kill them."""
     os.killpg(process, signal.SIGKILL if number is None else number)
 
 
@@ -518,7 +518,7 @@ def _windows(size: int) -> list[tuple[int, int]]:
 
 
 def _is_known(path: str | os.PathLike) -> bool:
-    """True if Linux reports the true fraction: it reports 1 to users without write access."""
+    """True if Linux reports the cached fraction: to users without write access, it reports 1."""
     return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
 
 

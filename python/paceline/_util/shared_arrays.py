@@ -140,7 +140,7 @@ class MappedAgain:
         return True
 
     def place(self, array: np.ndarray) -> Place | None:
-        """Return the place in the file that a view of the array refers to."""
+        """Return the position in the file of a view of the memory-mapped array."""
         return place_of(array, self._mapped, self._file.fileno(), self._mapped.offset)
 
 

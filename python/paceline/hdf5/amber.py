@@ -43,9 +43,9 @@ TIME = AmberVariable("time", "picosecond")
 LENGTHS = AmberVariable("cell_lengths", "angstrom")
 ANGLES = AmberVariable("cell_angles", "degree")
 
-#: Variable that contains the exponent in cpptraj's first version.
+#: Variable that contains the exponent of ten in files of cpptraj's first version.
 _POWER = "compressedpow"
-#: Maximum exponent for 32 bits.
+#: Maximum exponent of ten for integers of 32 bits.
 _LARGEST_POWER = 9
 
 
@@ -157,7 +157,7 @@ class _Reading:
         """Find a variable; raise an error if its shape is not supported."""
         for name in filter(None, (variable.name, variable.compressed)):
             array = self.root.array(name)
-            # The shape of a variable includes only the frames that were written.
+            # Skip a variable without frames: its shape includes only the frames that were written.
             if array is not None and (self.is_restart or array.shape[:1] != (0,)):
                 break
         else:
@@ -221,7 +221,7 @@ class _Reading:
             )
 
     def _scale(self, array: Array) -> np.floating:
-        """Return the attribute `scale_factor`; 1 where MDAnalysis uses 1."""
+        """Return the attribute `scale_factor`; 1 if it is missing or, as in MDAnalysis, near 1."""
         number = _one_number(array.attrs.get("scale_factor", np.float32(1)))
         if number is None:
             raise self._unsupported(
@@ -255,7 +255,7 @@ class _Reading:
             raise damaged(
                 self.file.path, array.name, f"{n_frames} rows, one a frame", str(array.shape[0])
             )
-        # As in NumPy, a product of floats keeps their dtype.
+        # Multiply in the dtype of the file, as MDAnalysis does: the result then has the same bits.
         values = np.asarray(array.read()).reshape(n_frames, *shape) * self._scale(array)
         factor = self._factor(variable, array)
         if variable is TIME:

@@ -36,7 +36,7 @@ FILTER_NAMES = {
 }
 #: Version of saved indexes. Those of other versions are made again.
 _SAVED_VERSION = 1
-#: Row that marks a frame without a value of an element.
+#: Number used in place of the row of a frame that has no value of an element.
 ABSENT = -1
 #: End of the warning about a file without times.
 COUNTED = "frames count as 1 ps apart"
@@ -66,7 +66,7 @@ class Filter:
 def may_hide_damage(filters: Sequence[Filter]) -> bool:
     """True if HDF5 may read a damaged chunk without an error, as with hdf5plugin's Zstandard.
 
-    In that case the values are arbitrary: they were in memory before.
+    In that case, HDF5 returns arbitrary values that were in the memory before.
     """
     return any(stage.number == ZSTD for stage in filters)
 

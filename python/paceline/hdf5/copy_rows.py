@@ -58,7 +58,10 @@ class FrameRun:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of a dataset that belong to some frames; an increment of steps or times has none."""
+    """Range of rows of a dataset that belongs to a run of frames.
+
+    Steps or times that are stored as an increment have no rows in the file: `offset` replaces them.
+    """
 
     array: Array
     first: int

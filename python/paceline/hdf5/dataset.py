@@ -36,9 +36,9 @@ def describe_dataset(array: Array, *, fixed: bool = False) -> Dataset:
     """Describe a dataset of numbers. A `fixed` dataset applies to all frames and has one row.
 
     A chunk gets the offset `NOWHERE` if it overlaps another chunk, has two addresses, or has an
-    impossible size. If an entry is invalid or duplicate, chunks without an entry also get it. Only
-    reading frames of such chunks raises an error. A dataset that claims more bytes than the file
-    could contain raises an error immediately.
+    impossible size. If an entry of the chunk table is invalid or duplicate, chunks without an entry
+    get this offset, too. An error is raised only when frames of these chunks are read. A dataset
+    that claims more bytes than the file could contain raises an error immediately.
     """
     _check_numeric(array)
     array.file.used[array.identity] = array
@@ -141,7 +141,7 @@ def _describe_chunked(array: Array, dataset: Dataset) -> Dataset:
     n_entries = np.bincount(numbers, minlength=n_chunks)
     believed &= n_entries[numbers] == 1
     if not inside.all() or (n_entries > 1).any():
-        # An entry is at a wrong position: a chunk without an entry may have been written after all.
+        # Because an entry is wrong, it may be that of a chunk that seems to have no entry.
         table.offsets[n_entries == 0] = NOWHERE
         table.sizes[n_entries == 0] = dataset.chunk_bytes
     table.offsets[numbers] = np.where(believed, offsets, np.uint64(NOWHERE))
@@ -194,7 +194,8 @@ def _overlap(offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def refuse_shared(file: File, index: ChunkIndex) -> ChunkIndex:
     """Set chunks that share bytes with another dataset of the index to `NOWHERE`.
 
-    If datasets share bytes, the address of one of them is wrong; a note names the others.
+    If datasets share bytes, the address of one of them is wrong. A note names the datasets that
+    share bytes but are not read as frames in chunks.
     """
     names: list[str] = []
     places = [np.empty((0, 2), dtype=np.uint64)]
@@ -223,7 +224,7 @@ def refuse_shared(file: File, index: ChunkIndex) -> ChunkIndex:
 
 
 def _without(dataset: Dataset, offsets: np.ndarray) -> Dataset:
-    """Set the offsets of chunks at these offsets to `NOWHERE`."""
+    """Replace each chunk offset that is among `offsets` by `NOWHERE`."""
     table = dataset.table
     if table is None:
         return dataset
@@ -269,7 +270,7 @@ def _has_many_chunks(array: Array) -> bool:
 
 
 def _read_chunks_at_once(path: str, dataset: Dataset) -> np.ndarray:
-    """Read with the compiled module, which treats numbers as integers of equal size."""
+    """Read a dataset with the compiled module: as integers, then viewed in its own dtype."""
     assert dataset.chunk is not None
     size, of_row = dataset.dtype.itemsize, math.prod(dataset.shape[1:])
     rows = dataset.shape[0]

@@ -142,7 +142,7 @@ class Elements:
         )
 
     def _n_written(self, values: Array, step: Array | None) -> int:
-        """Return the number of samples; in contiguous storage, of fixed size, that of the steps."""
+        """Return the number of samples: at most the number of steps if only the steps can grow."""
         n_rows = self._n_rows(values)
         if step is None or step.chunk is None or values.chunk is not None:
             return n_rows

@@ -37,9 +37,9 @@ NOWHERE = 2**64 - 1
 _MAX_TRUNCATION = 64
 #: Number of bytes that may be read whatever the file size, because unwritten values use no space.
 _ALWAYS_READ = 1 << 20
-#: Allowed time to find one chunk, s.
+#: CPU time that the sandbox allows for finding one chunk, s.
 _FIND_SECONDS = 2e-4
-#: Allowed time to read one chunk, s.
+#: CPU time that the sandbox allows for reading one chunk, s.
 _READ_SECONDS = 1e-3
 #: Maximum number of soft links in a path, as in HDF5.
 _MAX_LINKS = 16
@@ -172,7 +172,7 @@ class Node:
 
 
 def unpacked_ratio(filters: Sequence[Filter]) -> int:
-    """Return the maximum number of decoded bytes per byte for a pipeline of filters."""
+    """Return the maximum number of decoded bytes per stored byte for a pipeline of filters."""
     smaller = (DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4)
     return _DEFLATE_RATIO if all(one.number in smaller for one in filters) else _RATIO
 
@@ -486,9 +486,9 @@ class File:
 
     With `collective`, all ranks that opened the file make each read call together.
     With `external`, links and datasets that refer to other files are followed; `not_followed` lists
-    those that were skipped. `used` contains the datasets whose values were located, by identity.
-    `samples` identifies the version of an object in a store. Other options are h5py's. `full_size`
-    is the size that a truncated file states, bytes.
+    those that were skipped. `used` maps `Array.identity` to each dataset that was read or whose
+    chunks were located. `samples` identifies the version of an object in a store. Other options are
+    h5py's. `full_size` is the size that a truncated file states, bytes.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ _FRONT = 1 << 16
 
 
 class ObjectFile(FileAtOffset):
-    """Bytes of an object; the HDF5 library follows addresses within it."""
+    """File object through which the HDF5 library reads an object of a store."""
 
     def __init__(self, address: str, samples: bytes | None = None):
         self._address = address
@@ -24,7 +24,7 @@ class ObjectFile(FileAtOffset):
         super().__init__(self._object.size)
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Fill a buffer, up to the end of the object."""
+        """Fill a buffer with the next bytes of the object; return their number."""
         n_bytes = max(0, min(len(buffer), self._size - self._at))
         try:
             buffer[:n_bytes] = self._object.read(self._at, n_bytes)

@@ -62,7 +62,7 @@ class FrameRows:
             values.append(np.array(frame.observables[name]))
 
     def values(self) -> dict[str, Any]:
-        """Times, cells and observables, in a form that can be joined with those of other parts."""
+        """Times, cells and observables of these frames, for the `parts` of `frame_columns`."""
         cells = np.reshape(self._cells, (-1, 6)).astype(np.float32)
         return {"times": self._times, "cells": cells, "observed": self._observed}
 
@@ -74,7 +74,7 @@ class FrameRows:
 def frame_columns(
     steps: np.ndarray, parts: Sequence[Mapping[str, Any]], order: np.ndarray | None = None
 ) -> FrameColumns:
-    """Join the `FrameRows.values` of all parts of a file in the given order of frames."""
+    """Join the `FrameRows.values` of all parts of a file, with rows rearranged by `order`."""
     rows = np.arange(len(steps)) if order is None else order
     times = np.concatenate([part["times"] for part in parts]).astype(np.float64)
     cells = np.concatenate([part["cells"] for part in parts])
@@ -94,7 +94,7 @@ def frame_columns(
 def check_alike(
     what: str, found: dict[str, list[str]], where: str, expected: dict[str, list[str]]
 ) -> None:
-    """Raise `UnwritableError` if `what` has other contents than the frames named by `where`."""
+    """Raise `UnwritableError` if `found` and `expected` differ, with both names in the message."""
     for kind, names in expected.items():
         if set(found[kind]) != set(names):
             raise UnwritableError(
@@ -201,7 +201,7 @@ class StreamingWriter:
         self._file.check()
 
     def _begin(self, n_frames: int) -> H5MDFileWriter:
-        """Create the datasets. A chunk has fewer frames only if no further frames follow."""
+        """Create the datasets, with chunks of at most `n_frames` frames."""
         layout = self._storage.layout
         self._storage = replace(self._storage, layout=layout.within(n_frames))
         return H5MDFileWriter(

@@ -36,7 +36,7 @@ DEFAULT_UNITS = {
 
 #: Number of bytes of ids that are read at a time.
 _PORTION = 1 << 24
-#: Allowed time to sort one id, seconds.
+#: CPU time that the sandbox allows for sorting one id, seconds.
 _SORT_SECONDS = 1e-6
 
 
@@ -204,7 +204,7 @@ class Particles:
 
     @cached_property
     def slots(self) -> np.ndarray | slice:
-        """Slots of these atoms in the first frame."""
+        """Slots, in the first frame, of the atoms that paceline reads."""
         if self.particle_ids is None:
             return slice(None)
         ids = self.particle_ids.element
@@ -369,7 +369,7 @@ def _note_unpaired(particles: Particles, sampled: SampledElement, rows: np.ndarr
 
 
 def _length_unit(particles: Particles) -> str | None:
-    """Return the unit for lengths without one: box and positions use each other's unit."""
+    """Return the unit that positions or box edges state, used for both; None if neither does."""
     found = (particles.vectors.get("position"), particles.edges)
     return next((one.unit for one in found if one is not None and one.unit), None)
 

@@ -56,9 +56,9 @@ _LABELS = {
 _MOST_KINDS = 1000
 #: Filters for atom properties; for a solvated protein they save nine tenths of the bytes.
 _PACKED: Mapping[str, object] = {"compression": "gzip", "shuffle": True}
-#: Rows of a chunk of growing steps, times and cells.
+#: Number of rows in a chunk of steps, times or cells, in a file to which frames are appended.
 _ROWS = 512
-#: Atoms of a chunk of properties.
+#: Number of atoms in a chunk of an atom property.
 _ATOMS = 2**16
 
 
@@ -160,7 +160,7 @@ def create_tree(
     rounding: Mapping[str, float] | None = None,
     units: Mapping[str, str] = OUR_UNITS,
 ) -> None:
-    """Create the tree around the field values, which exist, in an open file.
+    """Create the tree in an open file that already contains the values of the fields.
 
     `rows` contains the data of all frames in paceline's units. Without it, empty datasets are
     created for `append_frame`. `rounding` contains the step to which the values of rounded fields

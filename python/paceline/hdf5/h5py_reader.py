@@ -42,7 +42,7 @@ _LIBRARY_LOCK = threading.RLock()
 #: Maximum time to wait for the lock when the program ends, seconds.
 _EXIT_TIMEOUT = 10.0
 atexit.register(_LIBRARY_LOCK.acquire, timeout=_EXIT_TIMEOUT)
-#: Allowed time to find an atom in an unordered frame (done twice), seconds.
+#: CPU time that the sandbox allows for finding an atom (twice) in an unordered frame, seconds.
 _SECONDS_PER_ATOM = 1e-5
 
 
@@ -126,8 +126,8 @@ class H5pyReader:
             self._read(rows, index, buffer, frames, required)
         except (DamagedFileError, MissingDataError) as error:
             if len(rows) > 1:
-                # Ranks that read together must make equal numbers of calls: each has one frame per
-                # block.
+                # Ranks that read together, and must make equal numbers of calls, have one frame per
+                # block, so that they never read again here.
                 each = (range(row, row + 1) for row in rows)
                 alone = [self._read_all(row, index, buffer, frames, required, skip) for row in each]
                 return list(chain.from_iterable(alone))
@@ -190,7 +190,7 @@ class ElementReader:
             self._columns = atoms - self._first
         else:
             assert datasets.id_order is not None
-            # Atoms may be in any slot of a row.
+            # Read whole rows, because atoms may be in any slot.
             self._first, self._stop = 0, self._n_slots
             self._order, self._wanted = datasets.id_order, atoms
 
@@ -367,7 +367,7 @@ def _read_frame(
     """Read the values of one frame."""
     block = FrameBuffer.allocate(np.array([frame]), n_atoms, [field])
     zero = np.zeros(1, dtype=np.int64)
-    # Both readers locate the bytes from the index alone.
+    # Offsets and sizes are not needed: both readers locate the bytes from the index.
     extents = Extents(
         files=zero,
         frames=np.array([frame], dtype=np.uint64),

@@ -23,7 +23,7 @@ VECTORS = {"coordinates": ("positions", "length"), "velocities": ("velocities", 
 #: Quantities with one number per frame.
 OBSERVABLES = ("kineticEnergy", "potentialEnergy", "temperature", "alchemicalLambda")
 
-#: Allowed time to parse one character of the topology, seconds.
+#: CPU time that the sandbox allows for parsing one character of the topology, seconds.
 _PARSE_SECONDS = 1e-6
 
 

@@ -24,9 +24,9 @@ from paceline.performance.number_format import amount
 
 #: The sample selection contains one atom out of this number.
 ONE_IN = 20
-#: Repacking is recommended if at least this number of bytes is read per byte used,
+#: Minimum number of bytes read per byte used for which repacking is recommended.
 WORTH = 4.0
-#: and at least this number of bytes is read in total.
+#: Minimum total number of bytes read for which repacking is recommended.
 LITTLE = 10_000_000
 
 
@@ -83,7 +83,8 @@ def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False)
     numbers = [column.number for column in columns]
     offsets, sizes = (part[:, numbers] for part in _extents(dataset, len(rows)))
     read, first, end = _bytes_per_chunk(dataset, columns, sizes, rows, one_by_one=one_by_one)
-    # A chunk is read once, because frames are read in blocks or the chunk is cached.
+    # A chunk is read once if frames are read in blocks or the decoded chunk is kept, otherwise once
+    # per row.
     times = np.minimum(rows, 1)
     if one_by_one and (not dataset.filters or _decoded_size(dataset) > KEPT_BYTES):
         times = rows
@@ -192,13 +193,13 @@ def _cost(
 
 @dataclass(frozen=True)
 class _Column:
-    """Required bytes in a row of chunks: the part in one column of chunks."""
+    """Required bytes in one row of a chunk, for all chunks at one position along the atom axes."""
 
-    #: Index of the column.
+    #: Index of the column of chunks.
     number: int
-    #: First required byte.
+    #: Offset of the first required byte in the row.
     first: int
-    #: End of the required bytes.
+    #: Offset after the last required byte in the row.
     end: int
     #: Bytes read in this row of a chunk.
     of_row: int
@@ -214,7 +215,7 @@ def _columns(dataset: Dataset, atoms: np.ndarray) -> Iterator[_Column]:
     shape, chunk = dataset.shape, dataset.chunk or dataset.shape
     # Without an axis of components, each number is treated as a point.
     points = atoms if len(shape) == 3 else (3 * atoms[:, None] + np.arange(3)).ravel()
-    # Number of a point's components in each of the adjacent chunks, without padding.
+    # Number of components of a point in each chunk along the component axis, without padding.
     parts = [1]
     if len(shape) == 3:
         parts = [min(chunk[2], shape[2] - k) for k in range(0, shape[2], chunk[2])]
@@ -228,7 +229,7 @@ def _columns(dataset: Dataset, atoms: np.ndarray) -> Iterator[_Column]:
 
 
 def _column(number: int, starts: np.ndarray, n: int, dataset: Dataset) -> _Column:
-    """Describe a row in which `n` bytes are required from each of these offsets on."""
+    """Describe a row of a chunk in which `n` bytes are required from each offset in `starts`."""
     gaps = np.diff(starts) - n
     of_row = len(starts) * n + int(gaps[gaps <= GAP_BYTES].sum())
     first, end = int(starts[0]), int(starts[-1]) + n
@@ -242,7 +243,7 @@ def _column(number: int, starts: np.ndarray, n: int, dataset: Dataset) -> _Colum
 def _compressed_bytes(
     dataset: Dataset, sizes: np.ndarray, rows: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """Return the bytes read per chunk; for deflate alone, up to the last required byte."""
+    """Return the bytes read per chunk; only up to the last required byte if deflate is alone."""
     if [stage.number for stage in dataset.filters] != [DEFLATE]:
         return sizes
     share = ((rows - 1) * dataset.chunk_row_bytes + end) / dataset.chunk_bytes
@@ -278,7 +279,7 @@ def _decoded_size(dataset: Dataset) -> int:
 
 
 def _chunk_in_atoms(dataset: Dataset) -> tuple[int, int, int]:
-    """Return frames and atoms per chunk, and the number of parts of an atom's components."""
+    """Return frames and atoms per chunk, and over how many chunks an atom's components extend."""
     assert dataset.chunk is not None
     frames, *rest = dataset.chunk
     if len(rest) == 1:

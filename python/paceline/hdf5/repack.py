@@ -249,7 +249,7 @@ class _Destination:
     n_workers: int
     bar: Progress
     calls: Calls | None
-    #: Fill the datasets, after all of them were created.
+    #: Functions that fill the datasets; they are called after all datasets were created.
     later: list[Callable[[], None]] = field(default_factory=list)
 
     def advance(self, n_bytes: int) -> None:
@@ -321,7 +321,7 @@ class _Rewrite:
 
 @dataclass(frozen=True)
 class _EncodePart:
-    """Encodes frames, from a first one to another; it can be pickled."""
+    """Picklable function that reads and encodes a range of frames, given as (first, stop)."""
 
     read: _Read
     encoder: ChunkEncoder
@@ -339,7 +339,7 @@ def _fill(
     read: _Read,
     destination: _Destination,
 ) -> None:
-    """Fill a dataset with frames, from a first one to another, in threads or by `calls`."""
+    """Fill a dataset with the frame ranges `parts`, in threads or by `destination.calls`."""
     calls = destination.calls
     is_appended = isinstance(dataset, AppendedDataset)
     if calls is None or not is_appended or not isinstance(read, _CoreReader):
@@ -401,7 +401,7 @@ def _round(values: np.ndarray, step: float | None) -> np.ndarray:
 
 
 def _through_hdf5(array: Array) -> _Read:
-    """Read numbers unchanged through HDF5; 32-bit floats are in the machine's byte order."""
+    """Return a function that reads frames by HDF5, with 32-bit floats in native byte order."""
     array.check_filters()
     kind = np.float32 if array.dtype.itemsize == 4 else array.dtype
 
@@ -417,7 +417,7 @@ def _through_hdf5(array: Array) -> _Read:
 
 
 def reader_of(array: Array) -> _Read:
-    """Choose the core's reader if its values equal HDF5's, or if HDF5 fails; otherwise HDF5."""
+    """Return a function that reads frames: by the core if it agrees with HDF5, or HDF5 fails."""
     dataset = describe_dataset(array)
     if dataset.h5py_fallback:
         return _through_hdf5(array)

@@ -36,7 +36,7 @@ from paceline.errors import DamagedFileError, WorkerError
 TIME_LIMIT = 5.0
 #: Maximum wall time per CPU time: storage may be slow, but must not hang.
 _WAITING = 24.0
-#: The same for an object in a store, because failed requests are repeated for some time.
+#: Maximum wall time per CPU time for an object in a store, whose failed requests are repeated.
 _WAITING_FOR_STORE = 240.0
 #: Maximum memory of a helper that reads an object, bytes.
 _ROOM_FOR_OBJECT = 1 << 36
@@ -112,7 +112,7 @@ class _Helper:
                     process = self._process or self._start()
                     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
                         return self._exchange(process, request)
-                    # An idle helper may have ended before it got the request.
+                    # An idle helper may have ended before it got the request: start another one.
                     if (status := self._wait_for_exit(process)) != 0:
                         raise _error_of(status, path)
             except BaseException:

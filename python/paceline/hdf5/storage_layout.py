@@ -33,9 +33,9 @@ LARGE = 16 * 2**20
 #: Maximum size of a chunk's frames with all atoms, bytes: each worker that reads or writes needs
 #: this memory.
 ROW_BYTES = 64 * 2**20
-#: The same maximum if the user chooses the chunk.
+#: Maximum size of a chunk's frames with all atoms if the user chooses the chunk, bytes.
 MOST_ROW_BYTES = 2 * 2**30
-#: Number of frames in a chunk for both access patterns: a leaf of `paceline.contract.plan`.
+#: Number of frames in a chunk for both access patterns, as in a leaf of `paceline.contract.plan`.
 BOTH_FRAMES = 16
 #: Maximum number of frames in a chunk for reading a few atoms. A block has the frames of one chunk,
 #: and a file of some thousand frames must have blocks for each worker.
@@ -43,8 +43,8 @@ ATOMS_FRAMES = 256
 #: Number of stripes per chunk. On average, half a stripe, a 16th of the chunk, is wasted at its
 #: end.
 STRIPES = 8
-#: Maximum precision, Å. A larger value is probably a mistake: XTC's number of integers per nm. It
-#: would make positions useless.
+#: Maximum precision, Å. A larger value would make positions useless. Probably the user means XTC's
+#: precision, which is a number of integers per nm.
 _COARSEST = 1.0
 
 
@@ -417,7 +417,7 @@ class ChunkOffsets:
     n_atoms: int
 
     def of(self, first: int, n_frames: int) -> tuple[np.ndarray, int]:
-        """Return the chunk offsets of some frames, and the number of earlier frames there."""
+        """Return the chunk offsets of some frames, and the number of earlier frames in chunk 0."""
         if self.layout.contiguous:
             rows = np.arange(first, first + n_frames, dtype=np.uint64)
             return self.offsets[0] + rows * np.uint64(self.frame_bytes), 0
@@ -430,7 +430,9 @@ class ChunkOffsets:
 def split_at_chunks(
     first: int, n_frames: int, chunk_frames: int | None
 ) -> Iterator[tuple[slice, bool]]:
-    """Yield ranges of rows in a block, each with True if it fills whole chunks (never for None).
+    """Yield ranges of rows in a block, each with True if it fills whole chunks.
+
+    Without chunks (`chunk_frames` None), yields all rows with False.
 
     Examples
     --------

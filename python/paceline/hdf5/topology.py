@@ -18,9 +18,9 @@ LABELS = "parameters/atoms"
 #: MDAnalysis's attribute for each of these labels.
 _OF_ATOMS = {"name": "names", "type": "types"}
 _OF_RESIDUES = {"resid": "resids", "resname": "resnames"}
-#: Maximum length of names that can be read in parts.
+#: Maximum length, bytes, of names that can be read for a range of atoms.
 WIDTH = 8
-#: H5MD names of numbers that can be read in parts.
+#: H5MD names of numbers that can be read for a range of atoms.
 _NUMBERS = {"masses": "mass", "charges": "charge"}
 #: Group of GROMACS's topology module.
 GROMACS_MODULE = "h5md/modules/gromacs_topology"
@@ -234,7 +234,7 @@ def _with_residues(
 
 
 def _number_runs(labels: list[np.ndarray]) -> np.ndarray:
-    """Number runs of adjacent rows with equal labels."""
+    """For each row, return the number of its run of adjacent rows with equal labels, from 0."""
     changes = [label[1:] != label[:-1] for label in labels]
     return np.concatenate([[0], np.cumsum(np.any(changes, axis=0))]).astype(np.int64)
 
@@ -271,7 +271,7 @@ class AtomColumn:
 def find_atom_columns(
     path: str, *, group: str | None = None, external: bool = False
 ) -> dict[str, AtomColumn]:
-    """Find the atom properties that can be read in parts.
+    """Find the atom properties that can be read for a range of atoms.
 
     These properties are "names" of at most 8 bytes, "masses" (u) and "charges" (e). If atoms may
     change their slots, only properties that were sampled together with the slots are returned.

@@ -47,7 +47,7 @@ _SUPERBLOCK = 64
 TRUNCATED = "the file was cut"
 #: Prefix of the note on a file that has lost or gained bytes.
 CONTRADICTS = "the size of the file contradicts its header"
-#: Number of times that a file is opened that changes meanwhile.
+#: Maximum number of attempts to open a file that changes meanwhile.
 _TRIES = 10
 #: Upper limit of valid times, ps.
 _TIME_MAX = 1e15
@@ -198,7 +198,7 @@ def _without_frames(element: Element | None) -> Element | None:
 class Hdf5File:
     """HDF5 trajectory with its index: a `paceline.contract.source.TrajectoryFile`."""
 
-    #: Each frame has its own time, the file contains its index, and reads are not counted.
+    #: Each frame has its own time, no index file is saved, reads are not counted, units are known.
     dt = index_file = traffic = length_doubt = None
     first = 0.0
     index_origin: str = "HDF5's own"
@@ -239,7 +239,7 @@ class Hdf5File:
         """Index a file, and verify that both readers agree; only the sandbox calls HDF5.
 
         The index of an object is saved in `cache_folder`, since its table of chunks is read slowly.
-        Local files are indexed anew: changes of their metadata may keep the samples of their bytes.
+        Local files are indexed anew, because the sampled bytes may miss a change of metadata.
         """
         if not is_address(path):
             return cls._open_local(path, options)
@@ -483,7 +483,7 @@ def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
 
 
 def _size_notes(file: "File", samples: bytes, *, is_odd: bool) -> Iterator[str]:
-    """Note that actual and stated size differ; with `is_odd`, times or cells are odd, too."""
+    """Note that actual and stated size differ; `is_odd` if times or cells are impossible, too."""
     size, full_size = file.size, file.full_size
     if full_size is not None:
         yield (

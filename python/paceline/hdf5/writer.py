@@ -101,7 +101,10 @@ class NewFile:
 
 
 class _ErrorKeepingFile(io.FileIO):
-    """File that stores everything except placeholders, and keeps the first error of the system."""
+    """File that keeps the first error of the system, and does not store placeholders of chunks.
+
+    HDF5 gets a placeholder if another process writes the chunk: only its offset is needed.
+    """
 
     _refusal: OSError | None = None
     #: Prefix of the placeholders of chunks, which are not written.

@@ -98,7 +98,7 @@ def run_on_workers(
     verbose = options.get("verbose")
     if verbose is None:
         verbose = attribute_of(analysis, "_verbose") or False
-    # Other backends determine their number of workers themselves.
+    # A backend that is an object determines its number of workers itself.
     default = n_workers if backend is None or isinstance(backend, str) else None
     n_workers = options.get("n_workers") or default
     _running.here = True
@@ -154,7 +154,10 @@ def _set_result(results: Results, name: str, value: object) -> None:
 
 
 def native_class(theirs: type) -> Any:
-    """Return paceline's class that has the name of an MDAnalysis class, and `from_mdanalysis`."""
+    """Return paceline's class of the same name as an MDAnalysis class; None if it lacks one.
+
+    The class must have the method `from_mdanalysis`.
+    """
     package, _, module = theirs.__module__.partition(".analysis.")
     # A subclass in a module of another package may compute something else.
     if package != "MDAnalysis" or not find_spec(f"paceline.analysis.{module}"):
@@ -308,7 +311,7 @@ def _run_pass(
         analysis.frames = np.hstack([one.frames for one in found])
         analysis.times = np.hstack([one.times for one in found])
         analysis.results = analysis._get_aggregator().merge([one.results for one in found])
-        # As after MDAnalysis's own loop over frames.
+        # MDAnalysis's own loop over frames also ends at the first frame.
         trajectory.rewind()
         analysis._conclude()
 
@@ -366,6 +369,6 @@ class SingleFrameAnalysis(AnalysisBase):
     run = _run_of(AnalysisBase)
 
     def __new__(cls, *args: object, **kwargs: object) -> "SingleFrameAnalysis":
-        """Leave the arguments to the constructor, also of a class whose base was replaced."""
+        """Create the object without the arguments, which only `__init__` uses."""
         made: SingleFrameAnalysis = super().__new__(cls)
         return made

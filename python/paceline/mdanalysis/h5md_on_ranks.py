@@ -64,9 +64,10 @@ def writing_ranks(comm: "MPI.Intracomm | None") -> "Comm | None":
 
 @contextlib.contextmanager
 def alike_on_ranks(ranks: "Comm | None") -> Iterator[list[object]]:
-    """Context manager that raises an error of one rank on all; yields a list of equal values.
+    """Context manager that raises an error of one rank on all; yields a list of settings.
 
-    The list begins with the path of the file. All ranks must append the same values.
+    Each rank appends the path of the file, then the options. At the end, `UnsupportedError` is
+    raised on all ranks if their lists differ.
     """
     settings: list[object] = []
     if ranks is None:
@@ -192,7 +193,7 @@ class RankFile:
     def _describe_part(
         self, describing: int, *, is_one: bool
     ) -> tuple[dict[str, Any] | None, Description | None]:
-        """Times, cells and observables of this rank's frames; atoms and origin on one rank."""
+        """Times, cells, observables of this rank's frames; on rank `describing`, also its atoms."""
         values = None if self._rows is None else self._rows.values()
         if self.source is None or self._comm.rank != describing:
             return values, None
@@ -450,7 +451,7 @@ class _Order:
         return np.flatnonzero(self.ranks == rank)
 
     def rows_in(self, chunks: np.ndarray, frames: int) -> np.ndarray:
-        """Return the rows of some chunks with this number of frames."""
+        """Return the rows in these chunks, each of which has `frames` rows."""
         rows = (chunks[:, None] * frames + np.arange(frames)).ravel()
         return rows[rows < len(self.ranks)]
 
@@ -460,7 +461,10 @@ class _Order:
         return bool((owners != self.ranks).any())
 
     def rounds(self, frames: int, n_together: int, n_ranks: int) -> Iterator[list[np.ndarray]]:
-        """Yield rounds of about this many frames: the chunks of each rank, which it begins."""
+        """Split the writing into rounds: for each round, yield the chunks that each rank encodes.
+
+        A rank encodes the chunks whose first frames it has, in a round about `n_together` frames.
+        """
         owners = self.ranks[::frames]
         own = [np.flatnonzero(owners == rank) for rank in range(n_ranks)]
         n = max(1, n_together // frames)

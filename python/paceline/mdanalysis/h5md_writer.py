@@ -211,7 +211,7 @@ class H5MDWriter(WriterBase):
         self._ended = False
         if ranks is not None:
             self._file = RankFile(self.filename, n_atoms, self._storage, ranks, overwrite=overwrite)
-            # If a script ends without closing the file, the other ranks wait for this rank.
+            # Called if a script ends without closing the file, for which other ranks would wait.
             self._finish = weakref.finalize(self, self._file.end)
 
     def _write_next_frame(self, obj: Any) -> None:
@@ -257,8 +257,7 @@ class H5MDWriter(WriterBase):
             n_threads=available_cpus(),
             overwrite=self._overwrite,
         )
-        # Registered for the end of a script that does not close the file; h5py still works at that
-        # time.
+        # Called at the end of a script that does not close the file, while h5py still works.
         self._finish = weakref.finalize(self, _finish, file, source)
         return file
 
@@ -357,7 +356,7 @@ class _FrameSource:
         self._columns: np.ndarray | slice = slice(0)
 
     def columns(self, atoms: Atoms) -> np.ndarray | slice:
-        """Return the columns of these atoms in a frame; a slice if they are all atoms."""
+        """Return the indices of these atoms in a frame's arrays; a slice if all, in order."""
         if atoms.ix is not self._ix:
             self._ix = atoms.ix
             self._is_one &= atoms.universe is self._atoms.universe and np.array_equal(
@@ -372,7 +371,7 @@ class _FrameSource:
         return digest([self._atoms.ix, len(self._atoms.universe.atoms)]) if self._is_one else ""
 
     def description(self, *, is_one: bool = True) -> Description:
-        """Describe atoms and origin for the file; `is_one`: other ranks have the same atoms."""
+        """Describe atoms and origin for the file; `is_one`: all ranks have the same atoms."""
         atoms = self._atoms
         origin = {
             "program": f"paceline {__version__}, MDAnalysis {MDAnalysis.__version__}",

@@ -39,7 +39,7 @@ class LoadedTimestep(Timestep):
                 some.refuse()
         return super().copy_slice(sel)
 
-    # MDAnalysis's writers of NetCDF and TRZ copy these arrays, where no error can be raised.
+    # MDAnalysis's writers of NetCDF and TRZ copy these arrays. A copy raises no error: raise it.
 
     @property
     def _pos(self) -> np.ndarray:

@@ -248,7 +248,7 @@ class Reader(FormatAttributes, ReaderBase):
         specs: Sequence[FileSpec] = self.chain.specs
         if self._together is not None:
             specs = collective_specs(self.chain.files, self._together)
-        # Without the user's cache: this process may run on a node that has no folder for it.
+        # Only a temporary cache is used, because this node may lack the folder of the user's cache.
         kept = self.chain.cache if self.chain.cache and self.chain.cache.is_temporary else None
         source = FrameSource(specs, atoms, n_decoded, fields, (), self._time_axis, cache=kept)
         self._frame_reader = source.open()
@@ -444,7 +444,7 @@ class Reader(FormatAttributes, ReaderBase):
 
     def _read_frame(self, frame: int) -> Timestep:
         """Read a frame into the Timestep, which all threads of a Universe share."""
-        # The thread that has the lock may acquire it again, for example in a signal handler.
+        # The lock is reentrant: a signal handler in the reading thread may read a frame, too.
         if not self._reading.acquire(blocking=False):
             error = UnsupportedError(
                 f"{self.filename}: frame {frame} is requested while another thread reads a frame "

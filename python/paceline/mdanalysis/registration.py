@@ -480,7 +480,7 @@ def _open_chain(
 
 
 def _open(registration: Registration, name: object, options: dict[str, object]) -> Reader | None:
-    """Open files; None if options or structure are unsupported; raise errors about safety."""
+    """Open files; None if options or format are unsupported, except for links to other files."""
     try:
         return Reader(name, **options)
     except ExternalFileError:
@@ -516,7 +516,7 @@ def _wrapped_run(original: Callable[..., object]) -> Callable[..., object]:
     def run(analysis: AnalysisBase, *args: object, **kwargs: object) -> object:
         if not _active:  # the registration ended in another thread
             return original(analysis, *args, **kwargs)
-        # Deferred with all backends: workers of a script may only read frames.
+        # Deferred, because it imports all backends, which workers of a script may not need.
         from paceline.mdanalysis.analyses import run_on_workers
 
         registration = _active[-1]

@@ -23,7 +23,7 @@ VARIABLE = "PACELINE_SCRIPT"
 HOOK = Path(__file__).parent / "start_up"
 #: Module that Dask clients load.
 _PRELOAD = "paceline.mdanalysis.dask_clients"
-#: Dask setting that contains the name of the module.
+#: Dask setting that contains the name of the module in `_PRELOAD`.
 _DASK_SETTING = "distributed.client.preload"
 _DASK_VARIABLE = "DASK_DISTRIBUTED__CLIENT__PRELOAD"
 
@@ -108,7 +108,7 @@ def set_environment(options: ScriptOptions | None) -> None:
 
 
 def _set_in_dask(*, add: bool) -> None:
-    """Add the module to Dask's client setting or remove it, if Dask is already imported."""
+    """Add `_PRELOAD` to Dask's client setting, or remove it, if Dask is already imported."""
     if "dask" not in sys.modules:
         return
     import dask
@@ -122,7 +122,8 @@ def record(folder: str, kind: str, text: str) -> None:
     if not folder:
         return
     file = Path(folder) / str(os.getpid())
-    # The script may run on another machine, or have ended.
+    # The folder is missing here if the script runs on another machine or has ended: the event is
+    # then not recorded.
     with suppress(OSError), open(file, "a", encoding="utf-8") as events:
         events.write(json.dumps([kind, text]) + "\n")
 

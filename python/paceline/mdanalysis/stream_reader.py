@@ -25,7 +25,7 @@ _OF_FILES = (
     *("atoms", "cache", "cache_size", "continuous", "dataset", "group", "radii", "refresh"),
     *("sub", "time_offset"),
 )
-#: Further options that a Universe passes to its reader: of MDAnalysis's, and of its topologies.
+#: Options of MDAnalysis's readers and topology parsers, which a Universe also passes to its reader.
 _OF_TOPOLOGIES = (
     *("format", "atom_style", "convert_units", "external", "force_chainids_to_segids"),
     "include_dir",

@@ -370,7 +370,7 @@ def _recorded_warnings() -> "Iterator[list[_Warning] | None]":
             caller = sys._getframe(1)
             if isinstance(message, Warning):
                 category = type(message)
-            # The line is valid only for the usual stack level.
+            # The caller of `warn` is the origin of the warning only at the default stack level.
             module = caller.f_globals.get("__name__", "") if stacklevel == 1 else ""
             noted = (category or UserWarning, str(message), module, caller.f_lineno)
             if noted not in given[-1:]:

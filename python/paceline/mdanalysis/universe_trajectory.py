@@ -174,7 +174,7 @@ def _has_dt(reader: ProtoReader) -> bool:
 
 
 class _MDAnalysisFile:
-    """MDAnalysis's reader as the single file of a source: a `FileSpec` that is not sent."""
+    """MDAnalysis's reader as the only `FileSpec` of a source, which is not sent to workers."""
 
     def __init__(self, trajectory: ProtoReader, n_again: int):
         self._trajectory, self._n_again = trajectory, n_again
@@ -442,7 +442,7 @@ def _origin_of(universe: MDAnalysis.Universe) -> dict[str, object]:
     """Describe MDAnalysis and the topology, for the provenance of results."""
     name = universe.filename
     found = {"MDAnalysis": MDAnalysis.__version__, "topology": name}
-    # A file that is also the trajectory may be large, and has a fingerprint.
+    # A file that is also the trajectory is not digested: it may be large, and has a fingerprint.
     trajectory = attribute_of(universe.trajectory, "filename")
     copied = attribute_of(universe, "_topology_file") or name
     if is_name(copied) and name != trajectory and (content := file_digest(copied)):

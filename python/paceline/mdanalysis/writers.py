@@ -201,7 +201,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
         super()._write_next_frame(obj)
 
     def _begin(self, obj: object) -> None:
-        """Append further frames with paceline if its first frame has the same bytes."""
+        """Append further frames with paceline if both encode the first frame to equal bytes."""
         try:
             data = self._encode(self._check_atoms(obj))
             self._flush()

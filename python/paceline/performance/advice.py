@@ -31,7 +31,7 @@ EVERYWHERE = 0.99
 WIDTH = 88
 #: Minimum fraction of the time that a recommended other file must save.
 WORTHWHILE = 0.2
-#: Minimum fraction of bytes in memory for measurements from memory.
+#: Minimum fraction of bytes in memory; below it, a measurement does not count as one from memory.
 RESIDENT = 0.95
 #: Size of a chunk of H5MD below which larger chunks are recommended for a store, bytes.
 SMALL_CHUNK = 256 << 10
@@ -123,7 +123,7 @@ class Advice:
 
     @property
     def n_requests(self) -> int:
-        """Number of requests to the store for them, without those of opening; 0 for files."""
+        """Number of requests to the store during a run, without opening; 0 for local files."""
         return 0 if self.store is None else math.ceil(self.n_bytes / self.store.request_bytes)
 
     @property
@@ -133,7 +133,7 @@ class Advice:
 
     @property
     def t_copy(self) -> float:
-        """Time to copy the trajectory from the store to a local disk, s; NaN for files."""
+        """Time to copy the trajectory from the store to a local disk, s; NaN for local files."""
         return math.nan if self.store is None else self.size / self.store.rate_of_copy
 
     @property
@@ -210,7 +210,7 @@ class Advice:
         return 1.0 if self.cached is None or self.findings.from_disk is None else self.cached
 
     def efficiency(self, n_workers: int) -> float:
-        """Parallel efficiency: work of one of several workers, relative to a worker on its own."""
+        """Parallel efficiency: work per time of each of `n_workers`, relative to a single one."""
         return self.t_total(1) / (n_workers * self.t_total(n_workers))
 
     @cached_property

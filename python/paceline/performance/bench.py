@@ -288,7 +288,7 @@ def _point(n: int, base: int, runs: Sequence[ScalingRun]) -> Point:
 
 
 def _speed_ups(n: int, base: int, runs: Sequence[ScalingRun], column: str) -> list[float]:
-    """Return speed-ups for the repeats that measured both numbers of workers."""
+    """Return speed-ups for the repeats that measured both `n` and `base` workers."""
     times = {(run.workers, run.repeat): run.values[column] for run in runs}
     repeats = sorted({run.repeat for run in runs})
     # In weak scaling, the work is proportional to the number of workers.

@@ -47,7 +47,7 @@ BARS = 200
 BINS = 30
 #: Number of bars for which space is reserved at least, so that a single bar is not too wide.
 LEAST_BARS = 12
-#: Number of rows for which space is reserved at least, so that a single row is not too wide.
+#: Number of rows for which space is reserved at least, so that a single row is not too high.
 LEAST_ROWS = 4
 #: Maximum number of rows in a task stream. If there are more workers, the slowest, the middle and
 #: the fastest ones are drawn.
@@ -276,8 +276,8 @@ class Timeline:
     #: Start of each block, s since blocks were first assigned, float, shape (n_blocks,).
     start: np.ndarray
     end: np.ndarray
-    #: Duration of each component in `components.WORKING`, s, float, shape (n_parts, n_blocks). An
-    #: unused attempt has only the last component.
+    #: Duration of each component in `record.WORKING`, s, float, shape (n_parts, n_blocks). For an
+    #: attempt whose result was not used, all are 0 except the last, `ABANDONED`.
     parts: np.ndarray
     #: Time from `end` until the results were stored, s, float, shape (n_blocks,).
     comm: np.ndarray
@@ -311,7 +311,7 @@ def timeline_of(timings: RunTimings) -> Timeline:
     parts = np.zeros((len(WORKING), len(row)))
     for k, part in enumerate(WORKING[:-1]):
         parts[k, :counted] = np.maximum(columns[part.attribute][:counted], 0) / 1e9
-    # Attempts after the last used block do not belong to the run.
+    # Cut off attempts at the end of the last used block, because the run has ended then.
     last = max(end[:counted].max(initial=0), 0)
     end[counted:] = np.clip(last, start[counted:], end[counted:])
     parts[-1, counted:] = (end - start)[counted:]

@@ -28,7 +28,8 @@ _WEIGHT = 2
 _STOOD_STILL, _OUT_OF = 2.5, 5
 #: Half width, in standard deviations, of a range that contains nine of ten runs.
 _DEVIATIONS = 2.0
-#: The same for one, two or three measurements, whose spread is less well known.
+#: Half widths for one, two and three measurements, instead of `_DEVIATIONS`: the spread of so few
+#: is less well known.
 _OF_FEW = (2.92, 3.2, 2.4)
 #: Minimum ratio of a range's ends, because the machine's speed varies from run to run. The ratio
 #: is larger if measurements vary more.
@@ -128,7 +129,8 @@ class StoreSpeed:
     latency : float
         Minimum time until the response to a request begins, s.
     slowest : float
-        The same for the slowest of several requests at a time, estimated from the mean, s.
+        Time until the response to the slowest of several simultaneous requests begins, estimated
+        from the mean, s.
     one : float
         Bytes per second of one connection.
     several : float
@@ -208,7 +210,7 @@ class Forecast:
         return replace(cost, read=cost.read + max(0.0, waiting))
 
     def _cost_of_work(self, n_workers: int) -> FrameCost:
-        """Return the cost of a frame whose bytes are there when they are needed."""
+        """Return the cost of a frame for a worker that does not wait for a store."""
         one, two = self.one.cost, self.two.cost
         if n_workers <= 2:
             return one if n_workers == 1 else two
@@ -226,12 +228,13 @@ class Forecast:
         return found + self._until_full(n_workers)
 
     def _until_full(self, n_workers: int) -> float:
-        """Return the time in which no bytes arrive, or no worker has any, s."""
+        """Return the time at both ends of a run in which the store or the workers are idle, s."""
         if self.store is None:
             return 0.0
         cost = self._cost_of_work(n_workers)
         block = min(self.block_frames(n_workers), self.n_frames / n_workers)
-        # Workers wait for their first blocks, or the store for their last ones.
+        # Workers wait until their first blocks arrive, or the store until the last ones are
+        # computed: whichever is shorter.
         arriving = n_workers * block * cost.bytes / self.store.rate
         # After the last block, one more request checks that the object was not replaced.
         return 2 * self.store.latency + min(arriving, block * cost.seconds)

@@ -154,7 +154,7 @@ FILE_SYSTEMS = {
     "store": FileSystem(latency=0.1, connection_bandwidth=85e6),
 }
 
-#: Minimum parallel efficiency of a worthwhile worker.
+#: Minimum parallel efficiency of a worthwhile number of workers.
 EFFICIENCY = 0.5
 
 
@@ -406,7 +406,7 @@ def predict(
     block_frames = block_frames or usual_block(cost, n_frames, busy)
     held = file_system.t_lock / (request_frames or block_frames) if layout == "shared" else 0.0
     on_node = min(busy, per_node or busy)
-    # Programs that do not read ahead share no requests in flight.
+    # In programs that do not read ahead, workers do not queue for requests in flight.
     sent = 0.0 if request_frames else cost.bytes / file_system.node_bandwidth
     # A worker that has waited in the longer queue finds the other queue short.
     frame = max(

@@ -74,7 +74,7 @@ COMM = Component(
     "from the end of a block until its results were stored; the worker usually processes its "
     "next block meanwhile, so this is not part of its wall time",
 )
-#: Part of waiting that scaling tables list separately.
+#: Waiting before a worker's first block, which scaling tables list separately.
 STARTUP = Component(
     *("", "t_wait_first", "t_startup", "start-up", "starting", "#7f3c8d"),
     "idle before the first block",
@@ -388,7 +388,7 @@ def _sum_workers(run: RunTimings) -> list[WorkerTiming]:
 
 
 def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
-    """Sum blocks by worker; add the start of the `first` and the end of the `last` block."""
+    """Sum blocks by worker; `first` is the start of its first block, `last` the end of its last."""
     columns = Columns(blocks)
     n = len(columns.workers)
     sums = {name: columns.sums(name, columns.worker, n) for name in _SUMMED}

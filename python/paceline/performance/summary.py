@@ -28,11 +28,13 @@ from paceline.performance.record import (
     host_of,
 )
 
-#: A worker is a straggler if its time per frame exceeds the median by this factor,
+#: A worker is a straggler by the rule "median" if its time per frame exceeds the median by this
+#: factor.
 OF_MEDIAN = 1.5
-#: or exceeds the mean of the fastest quarter by this factor,
+#: A worker is a straggler by the rule "fastest quarter" if its time per frame exceeds the mean of
+#: the fastest quarter of workers by this factor.
 OF_FASTEST = 2.0
-#: and if it loses at least this time, s; smaller losses may be chance.
+#: Minimum time that a straggler loses, s; smaller losses may be chance.
 NOTICEABLE = 0.1
 
 #: Causes of slowness, by attribute; "hang" means a block that never ended.
@@ -172,7 +174,7 @@ def _waits(columns: Columns, run: RunTimings) -> np.ndarray:
 def _last_comm(columns: Columns) -> np.ndarray:
     """Return the transit time of results of each worker's last block, ns; 0 for other blocks.
 
-    Other results were in transit while the worker processed its next block.
+    Results of other blocks cost the worker no time, because it processed its next block meanwhile.
     """
     order = np.lexsort((columns["end"], columns.worker))
     worker = columns.worker[order]
@@ -246,9 +248,9 @@ def _straggler(worker: str, own: Mapping[int, _Spent], usual: _Usual) -> Straggl
     )
 
 
-#: Quantities that add up to a worker's wall time, s,
+#: Quantities of a worker that add up to its wall time, s.
 PARTS = tuple(part.quantity for part in WALL_TIME)
-#: and further quantities of a worker.
+#: Further quantities of a worker, which overlap with those in `PARTS`.
 BESIDE = ("t_wait_first", "t_wait_last", "t_work", COMM.quantity)
 #: Meanings of the whole run's quantities, for readers of a report.
 OF_RUN = {

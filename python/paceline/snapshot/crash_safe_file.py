@@ -26,7 +26,7 @@ ALIGNMENT = 512
 _WORD = 8
 #: Number of children of a B-tree node in files of superblock version 0.
 _CHILDREN = 64
-#: Number of bytes before the first key of such a node.
+#: Number of bytes before the first key of a B-tree node.
 _FIRST_KEY = 24
 #: Offset of a dataset's shape in its header, bytes: 16 for the header, 8 for the first message, 8
 #: in the message (version, rank, flag of limits). The shape is followed by its limits.
@@ -83,7 +83,7 @@ def _is_node(data: bytes) -> bool:
 
 
 def _level(change: Change) -> int:
-    """Return the level of a B-tree node above the leaves."""
+    """Return the level of a B-tree node; leaves have level 0."""
     return change.new[5]
 
 
@@ -96,7 +96,8 @@ def _node(change: Change) -> list[Piece]:
 
     before, after = used(change.old), used(change.new)
     if change.old[5] != change.new[5]:
-        # The root of a tree that gains a level has two children, which need less than 512 bytes.
+        # The root of a tree that gains a level has two children: the bytes used are less than a
+        # disk sector, so that one write is enough.
         parts = [(0, after), (after, None)]
     else:
         # The number of children is written after the children and their keys. Above the leaves, the

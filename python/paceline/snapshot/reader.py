@@ -315,7 +315,7 @@ class Reader:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # If only this rank has failed, the other ranks do not wait for it.
+        # If only this rank has failed, the other ranks do not call `close`: do not wait for them.
         if error is None or self._errors.have_agreed(error):
             self.close()
 

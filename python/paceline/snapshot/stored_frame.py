@@ -26,7 +26,7 @@ from paceline.trajectory.open import open_file
 if TYPE_CHECKING:
     from paceline.hdf5.topology import AtomColumn, AtomRow
 
-#: Maximum fraction of a buffer for ids of atoms: one divided by this number.
+#: Ids of atoms use at most the buffer size divided by this number.
 _PART = 8
 
 
@@ -160,7 +160,7 @@ class FrameInfo:
     text: TextFrameLocation | None = None
     #: Properties out of `STATIC_PROPERTIES` that the frame holds.
     known: Sequence[str] = ()
-    #: Rows of "ids" and of these properties in an HDF5 file.
+    #: Rows of "ids" and of the `known` properties in an HDF5 file.
     rows: Mapping[str, "AtomRow"] = field(default_factory=dict)
     #: Mapping between the atoms' numbers in the file and ids, if the file has "ids".
     numbering: AtomNumbering | None = None

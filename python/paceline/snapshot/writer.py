@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 class BackgroundWrite:
     """Thread that writes one frame at a time.
 
-    The process does not end before the write. All ranks have started it with all data of their
-    parts, so that it can finish while ranks end. MPI is finalised after Python's own clean-up.
+    The process does not end before the thread has written the frame. By then, all ranks have
+    started their threads, and MPI is finalised only after Python's own clean-up: the write can
+    finish.
     """
 
     def __init__(self) -> None:

@@ -21,7 +21,9 @@ _COPIES = "objects"
 
 
 def source_name(name: str | os.PathLike, folder: str | os.PathLike = "") -> str:
-    """Return a name, which may be relative to a folder, as text; of a `file://` address the path.
+    """Return a file's address or path as text, a relative name within `folder`.
+
+    A `file://` address becomes a path.
 
     Raises `UnsupportedError` for a URL with an unsupported scheme, and for a file that this process
     may not use.

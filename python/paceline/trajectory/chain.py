@@ -39,7 +39,7 @@ from paceline.trajectory.open import OBJECTS_AT_A_TIME, notes_of, open_files, re
 #: Maximum difference between times of the same frame in two files, relative to the largest time.
 _ROUNDING = 1e-6
 
-#: Origins of the indexes that contain times, so that no request reads them.
+#: Values of `index_origin` for indexes that contain times, so that a store is not asked for them.
 _WITH_TIMES = ("scanned", "extended", "loaded", "HDF5's own")
 
 #: Maximum size of the blocks of scanned objects that are kept for the analyses, bytes; at most half
@@ -68,7 +68,7 @@ class Chain:
 
     #: True if the frames are in arrays, so that workers need not prefetch.
     in_memory = False
-    #: True for the file of a stream, which has warned of times that run backwards.
+    #: True for the file of a stream: its receiver has already warned of times that run backwards.
     is_streamed = False
     #: Last file if it had no complete frame and was left out; otherwise None.
     _unbegun: str | None = None
@@ -199,7 +199,7 @@ class Chain:
         self._kept = [self._kept[k] for k in numbers]
 
     def _count(self) -> None:
-        """Number the frames of the chain."""
+        """Compute the range of frame numbers of each file in the chain."""
         counts = [
             file.n_frames if kept is None else len(kept)
             for file, kept in zip(self.files, self._kept, strict=True)
@@ -334,7 +334,7 @@ class Chain:
         self.check_growing()
         chain = self._reopen(*self._state)
         chain.cache, chain.is_streamed = self.cache, self.is_streamed
-        # Those about the last file were true of its state when it was opened.
+        # Warnings about the last file may no longer be true: replace them.
         last = chain.files[-1]
         changed = f"{self.names[-1]}: ", f"{last.path}: "
         chain.warnings = [text for text in self.warnings if not text.startswith(changed)]
@@ -429,7 +429,7 @@ class Overlap:
 
     @property
     def later_begins(self) -> str:
-        """Return the name of the later file with the words that it has begun, or begun again."""
+        """Text that the later file has begun, or that a restart in the same file has."""
         return f"{self.later} has begun{' again' if self.later == self.earlier else ''}"
 
 

@@ -455,7 +455,7 @@ class FileTrajectory(Trajectory):
 
     @property
     def trajectory(self) -> Self:
-        """The trajectory itself: analyses read `trajectory` of the Universe of their atoms."""
+        """The trajectory itself: analyses take the attribute `trajectory` of a Universe."""
         return self
 
     def select_atoms(self, *selections: str, **groups: object) -> Any:

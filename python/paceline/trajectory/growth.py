@@ -19,12 +19,12 @@ from paceline.trajectory.tee import KeptFrames, Tee
 
 #: Time without a new frame after which a file is complete, s.
 IDLE_SECONDS = 60.0
-#: Time between two looks at a file, s: a look takes a few µs on a local disk.
+#: Time between two checks of a file's size, s: a check takes a few µs on a local disk.
 LOOK_SECONDS = 0.05
-#: Maximum time between two looks at a file that has not grown for long, s. On a file system of
-#: several nodes, each look is a request to a server.
+#: Maximum time between two checks of a file that has not grown for long, s. On a file system of
+#: several nodes, each check is a request to a server.
 SLOWEST_LOOK = 0.5
-#: Number of bytes from which the format of a file is recognised at the latest.
+#: Number of bytes that suffice to recognise any of paceline's formats.
 HEAD_BYTES = 1024
 
 
@@ -126,7 +126,7 @@ class FollowedFile(Feed):
         return True
 
     def _look(self) -> bool:
-        """Compare the size of the file with the last one; return True until `wait` has done so.
+        """Return True if the file has grown since `wait` last returned True.
 
         Raises `FileChangedError` if the file was truncated or deleted.
         """
@@ -148,7 +148,7 @@ class FollowedFile(Feed):
     @property
     def ended(self) -> str | None:
         """Reason why the file is taken to be complete; None until then."""
-        # The file may have grown since the last look, for example while results were computed.
+        # Check the size again: the file may have grown, for example while results were computed.
         if time.monotonic() - self._grown < self._idle or self._look():
             return None
         return f"it has not grown for {self._idle:g} s"
@@ -212,12 +212,12 @@ class FollowedStream(Feed):
         return True
 
     def rewind(self) -> None:
-        """Wait for the first frames again."""
+        """Forget which frames were seen, so that `wait` starts again with the first one."""
         self._seen = 0
 
     @property
     def ended(self) -> str | None:
-        """Reason why the stream has ended, once all its frames have been waited for."""
+        """Reason why the stream has ended; None until `wait` has reported all its frames."""
         if not self._tee.ended or self._seen < self._tee.n_written:
             return None
         return self._tee.reason
@@ -240,10 +240,10 @@ class FollowedStream(Feed):
 def wait_for_frame(path: str | os.PathLike, idle: float, say: Callable[[str], None]) -> None:
     """Wait until a file exists and has a complete frame.
 
-    `say` gets one sentence if that is not so at once. Raises `FileNotFoundError` if the file does
-    not exist after `idle` seconds. If it exists by then without a frame, the function returns,
-    because opening it raises the proper error. So it does at once for addresses and patterns.
-    Raises `UnsupportedError` at once for a file in a format that cannot be followed.
+    If it must wait, the function first calls `say` with one sentence. Raises `FileNotFoundError` if
+    the file does not exist after `idle` seconds. If it exists by then without a frame, the function
+    returns, because opening it raises the proper error. For addresses and patterns, it returns at
+    once. Raises `UnsupportedError` at once for a file in a format that cannot be followed.
     """
     path, until, said = os.fspath(path), time.monotonic() + idle, False
     if is_address(path) or (glob.has_magic(path) and not os.path.exists(path)):
@@ -266,7 +266,7 @@ def wait_for_frame(path: str | os.PathLike, idle: float, say: Callable[[str], No
 def _has_frame(path: str) -> bool:
     """Return True for a file that can be opened and has a complete frame.
 
-    Raises `UnsupportedError` if the file has enough bytes to recognise a format, and none is known.
+    Raises `UnsupportedError` if the file has at least `HEAD_BYTES`, but none of paceline's formats.
     """
     try:
         size = os.path.getsize(path)

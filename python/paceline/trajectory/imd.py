@@ -149,7 +149,8 @@ class ImdStream:
         self._units, self._style, self._timeout = _Units.of_style(units), units, timeout
         self._given = n_atoms is not None
         self._buffer, self._start, self._stop = bytearray(_BUFFER), 0, 0
-        # Bytes received, with complete frames, and before the present packet.
+        # Numbers of bytes: received; up to the end of the last complete frame; before the present
+        # packet.
         self._taken = self._border = self._at = 0
         self._energies: Mapping[str, float] | None = None
         self._step: int | None = None
@@ -635,7 +636,7 @@ def _drain(connection: socket.socket) -> None:
 
 
 def _say_farewell(connection: socket.socket) -> None:
-    """Close a connection that nobody has closed."""
+    """Send the farewell, and close the connection when the engine has read it."""
     with contextlib.suppress(OSError):
         connection.sendall(_DISCONNECT)
     _drain(connection)

@@ -52,7 +52,7 @@ _MAY_GROW = "; the simulation may still be writing it"
 _SCANNED_AT_ONCE = 2**25
 #: Number of files that are indexed at a time, which limits the number of open files.
 _FILES_AT_A_TIME = 16
-#: The same for objects, whose requests wait for their responses most of the time.
+#: Number of objects of stores that are indexed at a time: mostly they wait for responses.
 OBJECTS_AT_A_TIME = 32
 
 
@@ -118,7 +118,7 @@ def files_named(name: str | os.PathLike) -> list[str]:
         found = glob.glob(name)
     if not found:
         raise FileNotFoundError(errno.ENOENT, "no file matches this pattern", name)
-    # Every second element of the key is a number.
+    # Every second piece consists of digits: compare these pieces as numbers.
     return sorted(
         found,
         key=lambda path: [
@@ -161,7 +161,7 @@ def open_files(
     # change its own.
     names = [source_path(source_name(path)) for path in paths]
     if is_confined():
-        # The index beside a file may be a link, which the core follows.
+        # The index beside a file may be a link to outside, which the core would follow.
         for place, name in (os.path.split(name) for name in names if not is_address(name)):
             check_local(os.path.join(place, f".{name}.paceline-index"))
     n_bytes = sum(sizes_of(names))
@@ -171,7 +171,7 @@ def open_files(
         at_a_time = OBJECTS_AT_A_TIME
     at_a_time = min(at_a_time, len(names))
     folder, kept = cache_folder(), None
-    # Environment variables in the name of the folder may be those of other nodes.
+    # The name of the folder may contain environment variables that only other nodes have.
     with suppress(UnsupportedError):
         kept = None if cache is None else cache.here()
     with ExitStack() as stack:

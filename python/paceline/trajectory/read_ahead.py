@@ -47,7 +47,7 @@ def _threads() -> ThreadPoolExecutor:
 
 @cache
 def _n_threads() -> int:
-    """Number of these threads: fewer in worker processes, which share the cores."""
+    """Number of threads that decode ahead: fewer in worker processes, which share the cores."""
     return 1 if parent_process() is not None else available_cpus()
 
 
@@ -129,7 +129,7 @@ class FrameDecoder:
 def _requested(chain: Chain, source: FrameSource, piece: tuple[FrameBuffer, slice]) -> object:
     """Request the bytes of some rows from an object store; they are kept with the returned reader.
 
-    Without it, only the bytes of the pieces that threads decode at present are requested together.
+    Otherwise only the bytes of the pieces that threads decode at present are requested together.
     """
     extents, reader = chain.extents(piece[0].frames[piece[1]]), source.open()
     if len(set(extents.files.tolist())) > OPEN_FILES:

@@ -33,7 +33,7 @@ BUFFER = 64 << 20
 _PATIENCE = 5.0
 #: Time after the last frame in which subscribers may receive what waits for them, seconds.
 _GRACE = 10.0
-#: Time between two checks of the limits above, seconds.
+#: Time between two checks of `_PATIENCE` and `_GRACE`, seconds.
 _INTERVAL = 0.25
 
 
@@ -86,7 +86,7 @@ class _Subscriber:
             self.n_sent += self.is_frame and not self.sending
 
     def requests(self) -> list[int]:
-        """Receive requests; return their types. An empty list means that a part of one came.
+        """Receive requests; return their types: an empty list if only part of a request came.
 
         Raises `ConnectionError` if the subscriber has left.
         """
@@ -217,7 +217,7 @@ class StreamRelay:
         return stream
 
     def run(self) -> None:
-        """Pass on frames until the engine ends the stream; then end those of the subscribers."""
+        """Pass on frames until the engine ends its stream; then end the subscribers' streams."""
         stream = self._stream or self.connect()
         assert self.session is not None
         try:
@@ -239,7 +239,7 @@ class StreamRelay:
         self._thread.join()
 
     def _end(self, grace: float) -> None:
-        """Let subscribers receive what waits for them for some seconds, and then end."""
+        """Set the time, at most `grace` seconds from now, after which the relay ends."""
         with self._lock:
             ends = time.monotonic() + grace
             self._ends = ends if self._ends is None else min(self._ends, ends)

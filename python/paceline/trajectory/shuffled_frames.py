@@ -25,8 +25,8 @@ from paceline.errors import DamagedFileError, MissingDataError, TransformError
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.read_ahead import BLOCK_BYTES, BLOCK_FRAMES, CallsAhead
 
-#: Numbers of groups of blocks whose samples alternate. If the number of workers divides it, no two
-#: workers read the same block.
+#: Possible numbers of lanes: groups of blocks, from which batches are taken in turn. If the number
+#: of workers divides the number of lanes, no two workers read the same block.
 LANES = (16, 8, 4, 2, 1)
 #: Maximum number of readers that keep files open; each has at most two of them open.
 OPEN_READERS = 64
@@ -174,7 +174,7 @@ class SampledTrajectory:
         return min(max(row, 0), len(self.frames))
 
     def borders(self, n_samples: int) -> np.ndarray:
-        """Return the first samples of its blocks, if samples begin in its first `n_samples` frames.
+        """Return the number of the first sample of each block; sample k begins at chosen frame k.
 
         >>> one = SampledTrajectory.__new__(SampledTrajectory)
         >>> one.frames, one.block_frames = range(3, 40, 4), 10

@@ -247,9 +247,9 @@ class Tee:
 class GrowingFile:
     """Trajectory file to which frames are appended while others read it.
 
-    With `kept`, it gets only some atoms or some frames. `beside` is the path of such a file in the
-    same format, if this file has all frames of its stream: warnings then name that file, and those
-    that it issues itself are left out.
+    With `kept`, the file gets only some atoms or some frames. For a file of all frames, `beside` is
+    the path of the file with the kept frames, if there is one. The warning about uneven times then
+    names that file, and all other warnings are left out, because that file issues them.
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class GrowingFile:
         self._uneven = False
 
     def append(self, frame: StreamFrame) -> int:
-        """Append a frame; return the number of frames that readers see in addition."""
+        """Append a frame; return by how many frames the file has grown, 0 if the frame waits."""
         if frame.number % self._step:
             return 0
         if not self._times:
@@ -313,7 +313,7 @@ class GrowingFile:
         return n
 
     def finish(self) -> int:
-        """Write a frame that waited for the next one; return the number of such frames."""
+        """Write the frame that waits for the next one; return 1, or 0 if none waits."""
         if not self._waiting:
             return 0
         self._write(self._waiting, 1)

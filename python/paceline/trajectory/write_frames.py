@@ -60,7 +60,10 @@ class PartlyWritten(EncodedBlock):
 
     @classmethod
     def of(cls, value: EncodedBlock, host: str) -> "PartlyWritten | None":
-        """Leave out the bytes that this host can write beside `host`; None for small blocks."""
+        """Leave out the bytes that this worker can write: on `host`, all; elsewhere, the middle.
+
+        Returns None for a block that is too small for this.
+        """
         n, edge = len(value.data), 0 if socket.gethostname() == host else _EDGE
         if n <= 4 * edge:
             return None
@@ -458,7 +461,7 @@ class _Encode(PartlyKept[EncodedBlock]):
 
 
 _TURNED, _NOT_PERIODIC = "a cell that is turned", "a cell that is not periodic along all vectors"
-#: Formats that can store such cells.
+#: Formats that can store the cells that other formats cannot store.
 _HOLDERS = {_TURNED: "XTC, TRR and H5MD hold them", _NOT_PERIODIC: "H5MD holds them"}
 
 

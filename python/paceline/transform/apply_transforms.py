@@ -80,7 +80,7 @@ def prepare_transforms(
     """Create the worker parts of transformations, in order of application.
 
     Returns the indices of all atoms that must be decoded to transform the atoms `wanted`, and the
-    worker parts. Both index arrays are increasing.
+    worker parts. `wanted` and the returned indices are increasing.
     """
     atoms = wanted
     for transform in reversed(transforms):
@@ -114,9 +114,9 @@ def reference_positions(
 
 
 def frames_until(reference: Atoms, frame: int, universe: System) -> int:
-    """Return the number of frames of a system's trajectory with which a reference frame exists.
+    """Return the number of frames that a trajectory must have so that it has the frame `frame`.
 
-    It is 1 for a reference in the trajectory of another system.
+    It is 1 if the reference is in the trajectory of another system.
     """
     if reference.universe is not universe:
         return 1

@@ -26,17 +26,17 @@ from paceline.transform.links import (
 
 #: Finding in a frame, as a number in records: a molecule is broken across the cell.
 BROKEN = 0
-#: A molecule is in another image than its neighbour.
+#: Finding: a molecule is in another image than its neighbour.
 APART = 1
-#: Atoms are not superposed.
+#: Finding: atoms are not superposed.
 TURNED = 2
 #: Maximum number of atoms whose superposition is checked.
 SAMPLED = 60
-#: A warning requires that superposition divides the RMSD by more than this factor,
+#: Minimum factor by which superposition must reduce the RMSD in a frame for a finding `TURNED`.
 MIN_RATIO = 2.0
-#: that it reduces the RMSD by more than this difference (Å),
+#: Minimum difference by which superposition must reduce the RMSD in a frame for `TURNED`, Å.
 MIN_DIFFERENCE = 2.0
-#: and that both hold in this fraction of the frames.
+#: Minimum fraction of frames with a finding `TURNED` for a warning.
 MIN_FRACTION = 0.05
 #: Analyses that share a requirement: their names, each with the indices of the atoms.
 _Needs = list[tuple[str, np.ndarray]]

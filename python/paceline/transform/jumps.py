@@ -52,7 +52,7 @@ class ImageCounts:
         Cells of the first and last frame, in the layout of `FrameBuffer`.
     moved : numpy.ndarray, shape (n_followed, 3)
         Images in the last frame.
-    noted : _Noted or _Joined
+    noted : _RecordedImages or _JoinedImages
         Images recorded in frames between.
     changes : numpy.ndarray of int64
         Frames whose cell differs by more than half from the cell of the previous frame.
@@ -72,7 +72,7 @@ class CoreNoJump(WorkerScan):
 
     #: True if a cell that is sheared by a whole edge counts as unchanged.
     lengths_only = False
-    #: Maximum number of images that can be stored.
+    #: Largest number of an image that can be stored.
     most = int(np.iinfo(np.int16).max)
 
     def __init__(self, n_atoms: int, followed: np.ndarray):
@@ -355,7 +355,7 @@ class NoJumpScan(Reduction):
     def _store_images(
         self, noted: _RecordedImages | _JoinedImages, begin: np.ndarray, found: np.ndarray
     ) -> None:
-        """Store recorded images in the array of all frames, given the images where they begin."""
+        """Add `begin`, the images in the first frame, to recorded images; store the sums in `found`."""
         if isinstance(noted, _JoinedImages):
             self._store_images(noted.left, begin, found)
             self._store_images(

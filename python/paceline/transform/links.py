@@ -40,7 +40,9 @@ IN_CHAIN = {"CA": 4.3, "BB": 4.6, "P": 7.8, "N": 4.6, "C": 4.6, "CB": 6.8}
 
 
 class Links(NamedTuple):
-    """Links of atoms: pairs of indices, numbers of bonds, and a surely short number of bonds.
+    """Links of atoms: pairs of indices, and the number of bonds between the two atoms.
+
+    A path of `longest` bonds is surely shorter than half the cell.
 
     `atoms` are all atoms that must be decoded, increasing. `guessed` is true if bonds were guessed
     from distances.
@@ -209,7 +211,7 @@ def nearest_contacts(
         if cutoff >= farthest or cutoff > spread:
             break
         cutoff = min(FARTHER * cutoff, farthest)
-        # Without this, pairs within connected molecules would become more and more numerous.
+        # Search no further from the largest complex: its many inner pairs would take time.
         numbers, sizes = np.unique(complexes, return_counts=True)
         some = np.flatnonzero(complexes != numbers[sizes.argmax()])
     numbers, sizes = np.unique(complexes[firsts], return_counts=True)
