@@ -13,7 +13,7 @@ NAMES = sorted(
 
 def main() -> None:
     arguments = sys.argv[1:]
-    # After the benchmarks' names, a word may be both a benchmark's name and an option's case.
+    # Only the leading words are names of benchmarks: a later one may be a case of an option.
     chosen = list(takewhile(NAMES.__contains__, arguments))
     options = arguments[len(chosen) :]
     for name in chosen or NAMES:

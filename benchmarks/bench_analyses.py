@@ -482,7 +482,7 @@ def _measure(case: str, data: Dataset, asked: Options, table: Table) -> list[str
         fewer[tool] = max(n // times, 1)
     tools = {name: (make, data, case) for name, make in TOOLS.items() if _has(one, name)}
     with subjects(tools) as (ready, skipped):
-        # Blocks of results are joined to the full result.
+        # Twice the size of the result: blocks of results exist beside the full result.
         touched = max(2 * (_agree(case, ready) // COMPARED) * one.frames(2 * n), TOUCHED)
         report(f"{case}: slopes")
         effort = asked.effort

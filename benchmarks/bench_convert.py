@@ -38,7 +38,7 @@ TOOLS = {
     OURS: (converters.paceline, 1),
     OURS_2: (converters.paceline, 2),
 }
-#: Minimum speed of paceline relative to the fastest other tool; of two workers relative to one.
+#: Minimum speed of paceline relative to the fastest other tool, and of two workers relative to one.
 TARGET, TARGET_2 = 3.0, 1.8
 #: Allowed difference of positions, Å; XTC has steps of 0.01 Å.
 TOLERANCES = {"xtc": 0.0101, "dcd": 1e-4, "h5md": 1e-4}

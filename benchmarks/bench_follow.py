@@ -232,7 +232,7 @@ def _parts_of_updates(asked: Options, source: Source, length: int) -> dict[str, 
 
 
 class _Update:
-    """Attributes of an update that conditions need."""
+    """Stand-in for an update, with the attributes that conditions use."""
 
     def __init__(self, analyses: dict):
         self.analyses = analyses

@@ -104,7 +104,7 @@ def two_processes(topology: Path, path: Path, atoms: np.ndarray | None) -> Run:
 
 
 def _serve(pipe: Connection, batches: Any, rank: int) -> None:
-    """Read every second batch of as many frames as are asked for."""
+    """For each number of frames that comes through the pipe, read every second batch."""
     while True:
         try:
             n = pipe.recv()
@@ -236,7 +236,7 @@ def main() -> None:
             }
             with subjects(wanted) as (apart, missing):
                 skipped |= {f"{case}, {name}: {tool}": why for tool, why in missing.items()}
-                # Processes that another process starts have one thread for reading ahead.
+                # Measured in this process: a child process would have one thread for reading ahead.
                 here = Here(THREADS, two_threads(data.topology, path.resolve(), atoms))
                 ready = [*apart[:2], here, *apart[2:]]
                 n = BATCH if asked.tiny else FRAMES

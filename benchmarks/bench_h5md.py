@@ -61,13 +61,15 @@ TARGETS = {
     "water.gzip1": 30.0,
     "water.shuffle-gzip": 4.0,
 }
-#: Maximum time with automatic chunks relative to the contiguous layout; of everything to `cat`.
+#: Maximum time with automatic chunks relative to the contiguous layout; maximum time to read
+#: everything relative to `cat`.
 AUTO_TARGET, CAT_TARGET = 4.0, 1.7
 #: Minimum decoding speed relative to h5py with hdf5plugin.
 FILTERS_TARGET = 1.0
 #: Minimum speed of two workers relative to one, with compressed files.
 TARGET_2 = 1.85
-#: Minimum writing speed relative to MDAnalysis, by compression level; next: of two workers to one.
+#: Minimum writing speed relative to MDAnalysis by compression level, and of two workers relative to
+#: one.
 WRITING = {None: 5.0, 1: 3.0}
 WRITING_2 = 1.8
 #: Words of `--only` for measurements that are not of a single layout.

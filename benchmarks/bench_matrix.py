@@ -44,7 +44,7 @@ TINY = ((200, MATRIX, 1), (400, MATRIX, 2), (400, CLUSTERS, 2))
 IN_TURN, TINY_IN_TURN = 20_000, 200
 #: Limit of memory for results (max_memory), bytes.
 LIMIT = 64 * 2**20
-#: Å
+#: Standard deviation of the noise, and distance below which frames are in one cluster, Å.
 NOISE, CUTOFF = 0.05, 1.0
 SEED = 20261123
 #: Size of a pair in the matrix, and other memory that a run may use, bytes.

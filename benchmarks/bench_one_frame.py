@@ -28,7 +28,7 @@ from paceline.backends import Serial
 #: Waters along each edge, and their distance, Å.
 EDGE, TINY_EDGE, APART = 70, 14, 3.1
 SEED = 20261128
-#: Of g(r) on two workers.
+#: Minimum speed of g(r) on two workers relative to one.
 TARGET = 1.8
 HEADINGS = (
     *("analysis", "1 worker s", "2 workers s", "speed-up", "min", "max"),

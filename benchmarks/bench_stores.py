@@ -195,7 +195,10 @@ def _in_process(function: Callable[[Job], T], job: Job, cache: str, endpoint: st
 
 
 def advice(job: Job) -> tuple[float, ...]:
-    """Predict the RMSD of the Cα atoms, its range, and measure it: with one worker and with two."""
+    """Predict the time of an RMSD and its range, and measure it, with one worker and with two.
+
+    Returns latency and rate of the store, and for each number of workers time, range and result.
+    """
     import paceline
     from paceline.analysis.rms import RMSD
 

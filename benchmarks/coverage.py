@@ -57,9 +57,9 @@ def autoregressive(rng: np.random.Generator, time: float, n: int, repeats: int) 
 def series_coverage(
     make: Callable[[np.random.Generator], np.ndarray], seed: int = 7
 ) -> tuple[float, float, float]:
-    """Return fractions of intervals that contain the mean, 0, and of converged series.
+    """Return the fractions of intervals that contain the mean, 0: of all and of converged series.
 
-    They are those of all series, of converged ones, and the fraction of converged ones.
+    The third number is the fraction of series that have converged.
     """
     series = make(np.random.default_rng(seed))
     found = [mean_of_series(one, blocks=False) for one in series]
@@ -72,7 +72,7 @@ def series_coverage(
 def with_slow_part(
     part: float, time: float, n: int, repeats: int
 ) -> Callable[[np.random.Generator], np.ndarray]:
-    """Create noise with a slow part that has this part of the variance."""
+    """Create noise of which a slow component has the fraction `part` of the variance."""
     return lambda rng: (
         np.sqrt(1 - part) * autoregressive(rng, 2, n, repeats)
         + np.sqrt(part) * autoregressive(rng, time, n, repeats)

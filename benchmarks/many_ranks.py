@@ -94,7 +94,7 @@ def until_done(n_ranks: int, schedule: str, uneven: Unevenness | None = None) ->
 
 @cache
 def until_done_by_events(n_ranks: int, uneven: Unevenness) -> float:
-    """Simulate the same with dynamic scheduling, event by event; mean over seeds, s."""
+    """Simulate `until_done` with dynamic scheduling, event by event; mean over seeds, s."""
     cost = serial_cost("splitting")
     share = at_work(predict(cost, LONGER * N_FRAMES, n_ranks))
     n_blocks = round(LONGER * N_FRAMES / n_ranks / usual_block(cost, LONGER * N_FRAMES, n_ranks))

@@ -73,7 +73,7 @@ def _draw_errors(found: dict[Case, float], axes: Axes) -> None:
 
 def _marker(case: Case) -> dict[str, Any]:
     colour, marker = CLUSTERS[case.cluster]
-    # Global Arrays and MPI read in the same way, so these rows are another sample of the same.
+    # Global Arrays and MPI read in the same way: their rows are two samples of one quantity.
     face = "none" if case.gather == "ga" else colour
     style = {"marker": marker, "color": colour, "markerfacecolor": face, "markersize": 5}
     return {**style, "linestyle": "none"}

@@ -210,7 +210,7 @@ def _radial() -> Iterator[Case]:
         return found[1 : N_BINS + 1, 1]
 
     def cpptraj(words: str, system: System) -> np.ndarray:
-        """By residues, because cpptraj crashes with long lists of atoms; with half-shifted bins."""
+        """Return cpptraj's g(r); atoms are given by residues, since it crashes with long lists."""
         atoms = water(system.theirs)
         residues = f":{atoms.resindices[0] + 1}-{atoms.resindices[-1] + 1}@{atoms.names[0]}"
         path = system.folder / "radial.dat"
@@ -322,7 +322,7 @@ def _axes() -> Iterator[Case]:
         return make("lineardensity", "LinearDensity", get, group("all"), binsize=BIN)(system)
 
     def slices(name: str, system: System) -> np.ndarray:
-        """Return paceline's densities in bins that the height fills, in the others' units."""
+        """Return paceline's densities in the bins up to the last one with atoms."""
         found = along(ours, name, system)
         n_bins = np.flatnonzero(found)[-1] + 1
         return found[:n_bins]
@@ -440,7 +440,10 @@ def _hydrogen_bonds() -> Iterator[Case]:
         return np.bincount(frames, minlength=len(universe.trajectory))
 
     def cpptraj_of_all(system: System, *, apart: bool) -> np.ndarray:
-        """Count bonds of all donors and acceptors; `apart` adds omitted ones by a second line."""
+        """Count bonds of all donors and acceptors in each frame.
+
+        With `apart`, a second run adds bonds to acceptors that are also donors.
+        """
         made = import_module("MDAnalysis.analysis.hydrogenbonds").HydrogenBondAnalysis(
             system.theirs
         )

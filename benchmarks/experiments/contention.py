@@ -32,7 +32,7 @@ from benchmarks.slowfs import SlowFileSystem, total
 from benchmarks.table import Table
 
 PROGRAMS = Path(__file__).with_name("contending.py")
-#: About a tenth as fast as real file systems, so that two cores keep up with sixteen ranks.
+#: Simulated file systems, a tenth as fast as real ones, so that two cores keep up with 16 ranks.
 FILE_SYSTEMS: dict[str, dict[str, Any]] = {
     "none": {},
     # One server with low bandwidth. Clients prefetch; opens and locks are messages.
@@ -77,7 +77,7 @@ WAYS = (
 
 
 def rounds(setting: Setting) -> int:
-    """One round in the short form, because starting ranks takes most of the time."""
+    """Return the number of rounds: in the short form one, because ranks start slowly."""
     return setting.repeats if setting.part > 1 else 1
 
 

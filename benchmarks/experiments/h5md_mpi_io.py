@@ -106,7 +106,7 @@ def _writing(setting: Setting, python: str | None) -> list[Row]:
 
 
 def _folder(setting: Setting) -> Path:
-    """Return the folder of new files: in memory, but for chosen ranks, which may have no common."""
+    """Return the folder of new files, in memory unless ranks may be on several hosts."""
     return MEMORY if MEMORY.is_dir() and not setting.ranks else setting.scratch
 
 

@@ -89,7 +89,7 @@ def in_tasks(client: Any, durations: np.ndarray, shares: list[np.ndarray]) -> li
 
 
 def sleep(frames: np.ndarray) -> int:
-    """Sleep in a task; a shared object, since Dask would give each task a copy of a `Sleep`."""
+    """Sleep in a task, by an object that tasks share: of an argument, each would get a copy."""
     return SLEEPS["now"](frames)
 
 

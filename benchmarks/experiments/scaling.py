@@ -73,7 +73,10 @@ class Published:
     speed_up: bool = False
 
     def speed_ups(self, fewest: int) -> Mapping[int, float]:
-        """Return speed-ups over the fewest ranks, ideal up to the first of several numbers."""
+        """Return speed-ups over `fewest` ranks; empty for a single value.
+
+        Up to the first published number of ranks, ideal scaling is assumed.
+        """
         if self.speed_up:
             return self.values
         if len(self.values) < 2:

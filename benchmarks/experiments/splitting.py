@@ -35,7 +35,8 @@ SCALING_PARTS = {
     "t_copy": ("copying bytes", "#56b4e9"),
     "t_wait": PARTS["t_wait"],
 }
-#: Writing the frames again takes the same time for any number of segments.
+#: Tool, number of segments and number of workers. MDAnalysis writes the frames again, which takes
+#: the same time for any number of segments: only one is measured.
 CASES = [
     *(("MDAnalysis", SEGMENTS[0], n) for n in WORKERS),
     *(("paceline", segments, n) for segments in SEGMENTS for n in WORKERS),

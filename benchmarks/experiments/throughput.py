@@ -41,7 +41,7 @@ def measure(setting: Setting) -> list[Row]:
     files = setting.data.topology, setting.data.trajectory("dcd")
     rows = []
     with ExitStack() as stack:
-        # Only ranks of MPI can be on several hosts.
+        # For chosen numbers of ranks, which may be on several hosts, only MPI is measured.
         ways = {
             (way, n): run
             for n in setting.ranks_or((WORKERS,))

@@ -17,7 +17,7 @@ def longest_sending(backend: str) -> float:
 
 
 def more_than_all(backend: str) -> Found:
-    """Return by how much this fraction exceeds 1."""
+    """Return by how much the fraction `longest_sending` exceeds 1."""
     return Found(max(0.0, longest_sending(backend) - 1.0))
 
 

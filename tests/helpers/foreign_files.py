@@ -25,7 +25,7 @@ PACKAGES = ("MDAnalysisTests", "mdtraj", "chemfiles", "tables", "nglview", "prod
 #: Outcomes for a file: both read the same; paceline refuses it with its name; MDAnalysis cannot
 #: read it. A package may be absent, or have no trajectory.
 ALLOWED = ("equal", "refused", "read by us alone", "absent", "no trajectory")
-#: MDAnalysis does not convert forces of DL_POLY, and returns frame numbers as times.
+#: Formats whose forces MDAnalysis does not convert, and whose times are frame numbers there.
 DL_POLY = ("HISTORY", "CONFIG")
 
 

@@ -214,10 +214,9 @@ def write_lammps(path: Path, held: Numbers, group="all") -> Path:
 
 
 def write_espresso(path: Path, held: Numbers, ids: np.ndarray, units: Any = None) -> Path:
-    """Write a file like ESPResSo, with atoms in the order of the ranks; `ids` contains it, by
-    frame.
+    """Write a file like ESPResSo, whose order of atoms differs from frame to frame.
 
-    The first `len(ids[frame])` slots of each frame are written, with the numbers of these atoms.
+    `ids[frame]` contains the ids of the atoms in the first slots; the other slots stay empty.
     """
     units = units or {}
     n_places = max(map(len, ids))

@@ -216,7 +216,7 @@ class ImdServer:
                 return False
 
     def _heed(self, client: socket.socket, until: int | None = None) -> bool:
-        """Receive one request, or all up to one kind; return False if the client has left."""
+        """Receive one request, or all up to the first of kind `until`; False if the client left."""
         while True:
             data = client.recv(8, socket.MSG_WAITALL)
             if len(data) < 8:

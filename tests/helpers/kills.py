@@ -254,7 +254,7 @@ class FileJobs:
         return {0: "nothing", len(self.job.outputs): "whole"}.get(len(new), "some")
 
     def _check_left(self, place: Path) -> None:
-        """Raise if anything but hidden temporary files is left, or a file to be removed."""
+        """Raise for unexpected files; temporary files are expected unless the job removes them."""
         known = {path.name for path in self.folder.iterdir()}
         found = {path.name for path in place.iterdir()} - known
         wrong = [name for name in found if self.job.removes or not _TEMPORARY.fullmatch(name)]

@@ -96,7 +96,7 @@ def changed(content: bytes, borders: tuple[int, ...], random: np.random.Generato
 
 
 def mutation(kind: str, sound: SoundFile, seed: int, number: int) -> bytes:
-    """Return the changed content of a number; it is the same each time."""
+    """Return changed content; equal arguments give equal content."""
     random = np.random.default_rng([seed, zlib.crc32(kind.encode()), number])
     while (content := changed(sound.content, sound.borders, random)) == sound.content:
         pass
@@ -108,7 +108,7 @@ def _child(pipe: Connection, kind: str, seed: int, first: int, stop: int, folder
     os.setsid()
     trial = TRIALS[kind](kind, folder)
     resource.setrlimit(resource.RLIMIT_AS, (_virtual_memory() + 3 * MEMORY,) * 2)
-    # Start everything that a file of any kind needs.
+    # Judge the valid file, so that memory for start-up is not counted for the changed files.
     trial.judge(folder, trial.sound.content, np.random.default_rng(0))
     base = _peak()
     for number in range(first, stop):

@@ -27,7 +27,7 @@ class Variable(NamedTuple):
 
     @property
     def rows(self) -> np.ndarray:
-        """Return its bytes, shape (n_frames, n_bytes)."""
+        """Return the bytes of the variable in each record, shape (n_frames, n_bytes)."""
         n_frames = len(self.numbers)
         code = {FLOAT: ">f4", DOUBLE: ">f8"}[self.kind]
         return self.numbers.reshape(n_frames, -1).astype(code).view(np.uint8)

@@ -35,7 +35,7 @@ class PathLength(paceline.AnalysisBase):
 
 
 def path_lengths(positions):
-    """Return the same for positions in all frames."""
+    """Return the path length of each atom up to each frame, Å, from positions in all frames."""
     steps = np.diff(positions.astype(float), axis=0, prepend=positions[:1])
     return np.linalg.norm(steps, axis=2).cumsum(axis=0)
 

@@ -99,8 +99,8 @@ class Reading(NamedTuple):
     starts: list[int]
     #: Warnings, and errors of single frames.
     words: list[str]
-    #: For HDF5 files, by field: offsets and sizes of chunks or of the whole, and the numbers in
-    #: one.
+    #: For HDF5 files, by field: offsets and sizes of the chunks or of contiguous storage, and the
+    #: number of values in one of them.
     places: dict[str, tuple[np.ndarray, np.ndarray, int]]
 
 

@@ -355,7 +355,7 @@ class NoJumpScan(Reduction):
     def _store_images(
         self, noted: _RecordedImages | _JoinedImages, begin: np.ndarray, found: np.ndarray
     ) -> None:
-        """Add `begin`, the images in the first frame, to recorded images; store the sums in `found`."""
+        """Add `begin`, the images in the first frame, to recorded images; store sums in `found`."""
         if isinstance(noted, _JoinedImages):
             self._store_images(noted.left, begin, found)
             self._store_images(
