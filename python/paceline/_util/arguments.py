@@ -17,7 +17,7 @@ LENGTHS = {
     **{"around": 1, "sphzone": 1, "sphlayer": 2, "isolayer": 2},
     **{"cyzone": 1, "cylayer": 2, "point": 4},
 }
-#: Selections by a coordinate of the atoms.
+#: Pattern of a selection by a coordinate of the atoms, such as `prop z`.
 _BY_COORDINATE = re.compile(r"\b(prop\s+(abs\s+)?|same\s+)[xyz]\b")
 #: Bytes in a unit of size.
 SIZES = {

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-#: Number of files whose digests are kept, as long as the files do not change.
+#: Maximum number of files whose digests are cached; a changed file is digested again.
 _KEPT_FILES = 256
 #: Folders of installed packages in any environment. Modules elsewhere are the user's own code.
 _INSTALLED = ("site-packages", "dist-packages")
@@ -171,7 +171,7 @@ def _parts(thing: Any) -> Iterator[object]:
         yield f"{thing.__module__}.{thing.__qualname__}"
         if _is_own(thing.__module__):
             for name, value in sorted(vars(thing).items()):
-                # Other dunder attributes are set by the interpreter and by pickle.
+                # Leave out other dunder attributes, which the interpreter and pickle set.
                 if isinstance(value, _METHODS) or not name.startswith("__"):
                     yield from (name, value)
             yield from thing.__bases__

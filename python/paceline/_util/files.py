@@ -127,7 +127,7 @@ class _Made(NamedTuple):
 
 
 class Saving:
-    """Files that are saved together."""
+    """Files that get their final names together."""
 
     def __init__(self) -> None:
         self.files: list[_Made] = []
@@ -325,17 +325,16 @@ class FileAtOffset(io.RawIOBase):
 
 #: Maximum number of names in folders that are compared with a pattern.
 MOST_NAMES = 100_000
-#: Folders in which all files of this process must be; none for no limit.
+#: Folders in which all files of this process must be; empty without a limit.
 _folders: tuple[str, ...] = ()
 #: False if this process may not read from stores and servers.
 _may_use_stores = True
 
 
 def confine_to(folder: str | os.PathLike, scratch: str | os.PathLike, *, stores: bool) -> None:
-    """Refuse files outside of a folder, in this process, from now on.
+    """From now on, refuse files outside of the folders `folder` and `scratch` in this process.
 
-    `check_local` refuses paths, except for temporary files in `scratch`, and without `stores`,
-    `is_address` refuses addresses.
+    `check_local` refuses their paths. Unless `stores` is True, `is_address` refuses addresses.
     """
     global _folders, _may_use_stores
     _folders, _may_use_stores = (os.path.realpath(folder), os.path.realpath(scratch)), stores

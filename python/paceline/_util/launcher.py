@@ -107,7 +107,7 @@ def _has_infiniband() -> bool:
 
 
 def _is_launchers(library: str) -> bool:
-    """Check whether an MPI library can be the launcher's; True if unknown."""
+    """True unless environment variables show that the launcher belongs to another MPI."""
     is_open_mpi = library.startswith("Open MPI")
     return (_OF_MPICH if is_open_mpi else _OF_OPEN_MPI) not in os.environ
 

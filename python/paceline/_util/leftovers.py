@@ -16,7 +16,7 @@ from paceline._util.os_calls import NO_LINK, PLAIN, WINDOWS, is_own, lock
 
 #: Purposes of temporary folders; the folders are named paceline-KIND-…
 KINDS = ("attempts", "dask", "advice", "selftest", "script", "scan", "live")
-#: Name of the lock file in each of these folders.
+#: Name of the lock file in each temporary folder.
 _LOCK = ".lock"
 #: Folder of Linux's named semaphores.
 _SEMAPHORES = Path("/dev/shm")
@@ -55,7 +55,7 @@ class ScratchFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def remove_with(self, owner: object) -> None:
-        """Remove the folder when an object is deleted, but not its copy in a forked process."""
+        """Remove the folder when `owner` is deleted in this process, but not in a forked one."""
         weakref.finalize(owner, self._remove_in, os.getpid())
 
     def _remove_in(self, pid: int) -> None:

@@ -289,7 +289,7 @@ def interrupts_blocked() -> Iterator[None]:
         return
     from multiprocessing import resource_tracker
 
-    # Otherwise the tracker would start with the first process and unblock the signal.
+    # Start the tracker now: otherwise it would start with the first process, and unblock Ctrl-C.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -205,7 +205,7 @@ class _Reading:
         )
 
     def _coding(self, variable: AmberVariable, array: Array) -> tuple[float, float, float]:
-        """Return the factor, scale and divisor for a variable's values."""
+        """Return factor, scale and divisor that convert a variable's numbers, as in `Element`."""
         divisor = 1.0
         if array.name[1:] == variable.compressed:
             self._check_kind(array, "iu", "integers")
@@ -255,7 +255,7 @@ class _Reading:
             raise damaged(
                 self.file.path, array.name, f"{n_frames} rows, one a frame", str(array.shape[0])
             )
-        # Multiply in the dtype of the file, as MDAnalysis does: the result then has the same bits.
+        # As in MDAnalysis, the product has NumPy's common dtype of the values and the scale factor.
         values = np.asarray(array.read()).reshape(n_frames, *shape) * self._scale(array)
         factor = self._factor(variable, array)
         if variable is TIME:

@@ -34,7 +34,7 @@ FILTER_NAMES = {
     **{LZ4: "lz4", ZSTD: "zstd", SZIP: "szip", 307: "bzip2", 32001: "blosc", 32008: "bitshuffle"},
     **{32013: "zfp", 32017: "sz", 32024: "sz3", 32026: "blosc2"},
 }
-#: Version of saved indexes. Those of other versions are made again.
+#: Version of saved indexes. Indexes of other versions are made again.
 _SAVED_VERSION = 1
 #: Number used in place of the row of a frame that has no value of an element.
 ABSENT = -1
@@ -116,7 +116,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Element:
-    """Dataset as an element of the frames, such as positions.
+    """Dataset with one quantity of the frames, such as positions.
 
     A value in paceline's units is float32(number / divisor * scale) × factor.
     """
@@ -148,7 +148,7 @@ class Element:
 
 @dataclass(frozen=True)
 class ChunkExtents:
-    """Extents of rows that are stored together."""
+    """Offsets and sizes of a dataset's chunks, arranged in rows of chunks."""
 
     #: Byte offsets, uint64, (n_chunks along the first axis, n_chunks in each row of chunks).
     offsets: np.ndarray
@@ -324,7 +324,8 @@ class SavedChunkIndex:
     """Saved index of one version of an object, opened with some options."""
 
     path: Path
-    #: Text of the address, the version and the options, and of the version of the format.
+    #: Address, version and options of the object, and versions of the format and of paceline, as a
+    #: text.
     key: str
 
     @classmethod

@@ -353,7 +353,7 @@ def read_cells(
     if not len(cells):
         return Cells(_NO_CELL)
     if vectors is not None and len(vectors) > 1:
-        # Cells may have equal lengths and angles but different orientations.
+        # Cells may differ in orientation only: give each sample a row, even if rows are equal.
         cells = np.broadcast_to(cells, (len(vectors), 6)).copy()
         vectors = _join_by_step(vectors, edges, frames, [])
     if len(cells) > 1:
@@ -362,7 +362,7 @@ def read_cells(
 
 
 def _turned_vectors(edges: np.ndarray, factor: float) -> np.ndarray | None:
-    """Return cell vectors, Å, if in any sample a is not along x or b is not in the xy plane."""
+    """Return the cell vectors a, b, c, Å, if in a sample a is not along x or b not in xy."""
     if edges.ndim == 2:
         return None
     vectors = np.ascontiguousarray(edges.astype(np.float64) * factor)

@@ -50,7 +50,7 @@ class FrameRows:
         return _contents(self._first)
 
     def add(self, frame: FrameData) -> None:
-        """Add a frame; raise `UnwritableError` for other kinds of data, or steps out of order."""
+        """Add a frame; raise `UnwritableError` if it has other kinds of data, or too low a step."""
         number = len(self.steps)
         check_alike(f"frame {number}", _contents(frame), "in the first frame", self.contents)
         check_step(f"frame {number}", frame.step, self.steps[-1] if self.steps else None)
@@ -67,7 +67,7 @@ class FrameRows:
         return {"times": self._times, "cells": cells, "observed": self._observed}
 
     def columns(self) -> FrameColumns:
-        """Columns of the file."""
+        """Steps, times, cell vectors and observables of all frames, for a file of these frames."""
         return frame_columns(np.array(self.steps, np.int64), [self.values()])
 
 
@@ -233,4 +233,4 @@ class StreamingWriter:
 
 
 class _Abandoned(Exception):
-    """Ends an unfinished file, so that it is removed."""
+    """Signal that ends the context of an unfinished file, so that the file is removed."""

@@ -54,7 +54,7 @@ class ParticleIds:
 def find_particle_ids(
     ids: SampledElement | None, frames: SampledElement, n_atoms: int, notes: list[str]
 ) -> ParticleIds | None:
-    """Find the ids of atoms, if atoms may change their slots; None if slots are fixed.
+    """Find the ids of atoms, if the order of atoms may change from frame to frame, else None.
 
     If the file defines a fill value for empty slots, atoms may appear and disappear. In that case
     only atoms that exist in all frames are used.
@@ -103,7 +103,7 @@ def _find_common_ids(array: Array, placeholder: float, notes: list[str]) -> np.n
     for begin in range(0, n_rows, step):
         extend_time_limit(_PORTION / array.dtype.itemsize * _SORT_SECONDS)
         ordered = np.sort(array.read(slice(begin, begin + step)), axis=1)
-        # Most frames contain the same atoms as the previous frame.
+        # Check only frames whose atoms differ from those of the previous frame.
         changed = [0, *(np.flatnonzero((ordered[1:] != ordered[:-1]).any(axis=1)) + 1).tolist()]
         for row in changed:
             if np.array_equal(ordered[row], last):
@@ -188,7 +188,7 @@ class Particles:
 
     @cached_property
     def particle_ids(self) -> ParticleIds | None:
-        """Ids of the atoms; None if slots are fixed."""
+        """Ids of the atoms in each frame; None if the order of atoms is fixed."""
         ids = self.elements.find(self.group, "id", rank=1)
         return find_particle_ids(ids, self.frames, self.n_slots, self.notes)
 

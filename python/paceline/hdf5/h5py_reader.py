@@ -344,7 +344,7 @@ def _samples(
     chunk = dataset.chunk or dataset.shape
     atoms = chunk[1] if len(chunk) == 3 else n_atoms
     yield [middle, last, first], np.arange(min(atoms, n_atoms))
-    # Writers may leave chunks unfiltered that extend beyond the last frame or atom.
+    # Compare edge chunks, too: writers may leave chunks beyond the last frame or atom unfiltered.
     over = [n % step for n, step in zip(dataset.shape, chunk, strict=True)]
     if dataset.filters and any(over):
         first_atom = n_atoms - min(over[1] or atoms, n_atoms) if len(chunk) == 3 else 0

@@ -118,7 +118,7 @@ class Quantities(Mapping[str, Quantity]):
         """
         found = {}
         for name in self:
-            # A damaged quantity does not spoil the frame; looking it up raises its error.
+            # Leave out a damaged quantity, so that the frame stays readable.
             with contextlib.suppress(DamagedFileError, ExternalFileError):
                 one = self[name]
                 if np.prod(one.shape, dtype=float) * 8 <= _MAX_KEPT:

@@ -265,7 +265,7 @@ def _extents(dataset: Dataset, n_along: int) -> tuple[np.ndarray, np.ndarray]:
     """Return offsets and sizes of the chunks, (n_along, chunks in each row)."""
     if dataset.table is None:
         return np.zeros((n_along, 1)), np.ones((n_along, 1))
-    # Adding to `NOWHERE` would overflow.
+    # Convert to floats, because adding to the integer `NOWHERE` would overflow.
     table = (dataset.table.offsets, dataset.table.sizes)
     offsets, sizes = (part.astype(np.float64).reshape(n_along, -1) for part in table)
     return offsets, sizes

@@ -65,7 +65,7 @@ PORTION = 16 * 2**20
 SERIES_CHUNK = 64 * 2**10
 #: Size below which finding a chunk takes longer than reading it, bytes.
 SMALL_CHUNK = 1024
-#: Maximum memory for reading each chunk only once, bytes.
+#: Maximum memory for decoded frames if ranges are so long that each chunk is read once, bytes.
 MOST_AT_ONCE = 2**30
 
 #: Function that creates a dataset again from the old dataset, in a new group, under a name.
@@ -309,7 +309,7 @@ class _Rewrite:
         return _through_hdf5(self.array), wide
 
     def _split_rows(self, found: h5py.Dataset, at_once: int) -> Iterator[tuple[int, int]]:
-        """Split frames into parts that begin at chunks of both files, if memory allows."""
+        """Split frames into ranges that begin at chunks of both files, if memory allows."""
         frame = math.prod(found.shape[1:]) * found.dtype.itemsize
         unit = self.layout.frames
         both = math.lcm(unit, found.chunks[0] if found.chunks else 1)
@@ -417,7 +417,7 @@ def _through_hdf5(array: Array) -> _Read:
 
 
 def reader_of(array: Array) -> _Read:
-    """Return a function that reads frames: by the core if it agrees with HDF5, or HDF5 fails."""
+    """Return a function that reads frames: by the core if HDF5 agrees or lacks a filter."""
     dataset = describe_dataset(array)
     if dataset.h5py_fallback:
         return _through_hdf5(array)
@@ -463,7 +463,7 @@ class _CoreReader:
 
 
 def join_chunks(found: h5py.Dataset, group: h5py.Group, name: str) -> None:
-    """Copy a small dataset to a group, in chunks of the usual size."""
+    """Copy a small dataset to a group, in chunks of about `SERIES_CHUNK` bytes."""
     values = found[()]
     rows = max(1, SERIES_CHUNK // values[:1].nbytes)
     target = group.create_dataset(

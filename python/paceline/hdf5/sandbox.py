@@ -69,7 +69,7 @@ def run_in_sandbox(function: Callable[..., object], path: str, **options: object
         check_local(path)
     if not CAN_LIMIT:
         return _call(function, path, options)
-    # The helper may have been started in another working directory.
+    # Send the working directory: the helper may have been started in another one.
     folder = None if os.path.isabs(path) or is_address(path) else os.getcwd()
     done, value = _helper.ask(pickle.dumps((function, path, options, TIME_LIMIT, folder)), path)
     if done:
@@ -287,7 +287,7 @@ def _call(function: Callable[..., object], path: str, options: dict[str, object]
 def _files_are_open() -> bool:
     """Check whether a request has left a file open that cannot be closed.
 
-    In that case, HDF5 would read the next file at this location from memory.
+    In that case, HDF5 would not read a new file at the same path, but the old one from memory.
     """
     h5py = sys.modules.get("h5py")
     if h5py is None or not _n_open(h5py):

@@ -381,7 +381,8 @@ def _automatic(n_atoms: int, for_: str, align: int) -> DatasetLayout:
     frame = n_atoms * ATOM_BYTES
     stripes = STRIPES * align if align > 1 else 0
     row = _power_of_two(ROW_BYTES // frame)
-    # Minimum number of frames with which a chunk of all atoms is large enough.
+    # Number of frames, a power of two, with which a chunk of all atoms has about the minimum
+    # size.
     frames = min(_power_of_two(max(SMALL, stripes) // frame), row)
     if for_ == "frames":
         return DatasetLayout(frames, _atoms(n_atoms, frames, max(LARGE, stripes)), align=align)
@@ -417,7 +418,7 @@ class ChunkOffsets:
     n_atoms: int
 
     def of(self, first: int, n_frames: int) -> tuple[np.ndarray, int]:
-        """Return the chunk offsets of some frames, and the number of earlier frames in chunk 0."""
+        """Return chunk offsets of some frames, and how many earlier frames the first chunk has."""
         if self.layout.contiguous:
             rows = np.arange(first, first + n_frames, dtype=np.uint64)
             return self.offsets[0] + rows * np.uint64(self.frame_bytes), 0

@@ -15,7 +15,7 @@ from paceline.hdf5.units import factor_of
 
 #: Group in which paceline stores labels that H5MD does not define.
 LABELS = "parameters/atoms"
-#: MDAnalysis's attribute for each of these labels.
+#: MDAnalysis's attribute for each label of atoms, and of residues, in the group `LABELS`.
 _OF_ATOMS = {"name": "names", "type": "types"}
 _OF_RESIDUES = {"resid": "resids", "resname": "resnames"}
 #: Maximum length, bytes, of names that can be read for a range of atoms.

@@ -59,7 +59,7 @@ EXTENSIONS = ("h5md", "h5", "hdf5")
 ONE_FILE_DRIVERS = ("sec2", "stdio", "core")
 #: Drivers of h5py that a note reports as unused.
 UNUSED_DRIVERS = ("mpio", "stdio", "core")
-#: Names of the command-line options.
+#: Command-line option for each field of `Hdf5Options`.
 _OPTIONS = {
     "group": "--particles",
     "units": "--units",
@@ -396,7 +396,7 @@ class Hdf5File:
         lost = np.zeros(self.n_frames, dtype=bool)
         for element in self.chunk_index.elements.values():
             extents = ChunkExtents.of(element.dataset)
-            # Adding to the offset `NOWHERE` would overflow.
+            # Subtract from the size of the file: adding to the offset `NOWHERE` would overflow.
             ends = self.size - np.minimum(extents.sizes, self.size)
             outside = (extents.offsets > ends).any(axis=1)
             rows = element.rows_of(frames)

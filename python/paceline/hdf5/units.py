@@ -53,7 +53,7 @@ _SI: dict[str, tuple[Fraction, _Power]] = {
 }
 _PREFIXES = {"f": -15, "p": -12, "n": -9, "u": -6, "µ": -6, "μ": -6, "m": -3, "k": 3}
 
-#: Other spellings, in singular form.
+#: Symbol of a unit for each other spelling, in singular form.
 _SPELLINGS = {
     "A": "Angstrom",
     "Ang": "Angstrom",

@@ -45,7 +45,7 @@ from paceline.mdanalysis.reader import Reader
 
 
 class _Running(threading.local):
-    """State of the runs in a thread."""
+    """Thread-local state: `here` is True while this thread runs an analysis."""
 
     here: bool = False
 
@@ -58,7 +58,7 @@ _BY_PLACE = (
 _BY_NAME = ("unsupported_backend", "progressbar_kwargs")
 #: Readers of frames in memory and, from MDAnalysis 2.10 on, of streams.
 _NOT_SENT = MemoryReader, getattr(mdanalysis_readers, "StreamReaderBase", MemoryReader)
-#: True for a thread during a run of an analysis; a nested run computes in the same thread.
+#: State of each thread. A run that begins within a run computes in the same thread.
 _running = _Running()
 
 

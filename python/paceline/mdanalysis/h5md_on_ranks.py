@@ -111,7 +111,7 @@ class RankFile:
         self._path, self._n_atoms, self._overwrite = path, n_atoms, overwrite
         self._comm, self._errors = ranks, RankErrors(ranks, (Exception,))
         self._storage = storage
-        #: Atoms of this rank's frames, from the first one on.
+        #: Atoms of this rank's frames; None before the first frame.
         self.source: Source | None = None
         self._rows: FrameRows | None = None
         self._frames: _FrameStore

@@ -20,7 +20,7 @@ class LoadedTimestep(Timestep):
         """Set the values of loaded atoms; the values of all other atoms become NaN."""
         setattr(self, f"has_{field}", True)
         array = np.ndarray.view(values_of(self, field), np.ndarray)
-        # A new array contains zeros, and a script may have set values of all atoms.
+        # Fill with NaN: a new array contains zeros, and a script may have set values of all atoms.
         if not np.isnan(array[loaded.first_other, 0]):
             array[:] = np.nan
             getattr(Timestep, _ARRAYS[field]).__set__(self, LoadedValues.of(array, loaded))

@@ -55,7 +55,7 @@ _COMPRESSED = {".gz", ".bz2"}
 #: Options of MDAnalysis's reader of LAMMPS dumps that paceline's reader lacks.
 _LAMMPS_OPTIONS = ("lammps_coordinate_convention", "unwrap_images", "additional_columns")
 
-#: MDAnalysis's readers reuse one Timestep. Its DCD reader does so from version 3 on.
+#: True if MDAnalysis's DCD reader reuses one Timestep, as other readers do: from version 3 on.
 _REUSES_DCD = int(MDAnalysis.__version__.partition(".")[0]) >= 3
 
 #: MDAnalysis's units, in MDAnalysis's notation; scripts get all numbers in these units.
@@ -214,7 +214,7 @@ class Reader(FormatAttributes, ReaderBase):
         try:
             self._read_frame(0)
         except DamagedFileError as error:
-            # Other frames may be readable, and an analysis may skip this one.
+            # Only warn: other frames may be readable, and an analysis may skip this one.
             warn(f"{error}; its positions are NaN")
             self._set_field("positions", np.nan)
             self._frame = self.ts.frame = 0
@@ -381,7 +381,8 @@ class Reader(FormatAttributes, ReaderBase):
         """
         order = order if order is not None else "afc" if self.format == "DCD" else "fac"
         frames = range(*self.check_slice_indices(start, stop, step))
-        # With a negative step, MDAnalysis would read no frame and return uninitialised memory.
+        # Read in increasing order: with a negative step, MDAnalysis would read no frame, and return
+        # uninitialised memory.
         rising = frames if frames.step > 0 else frames[::-1]
         series = None
         # `asel` is deprecated, as MDAnalysis warns.

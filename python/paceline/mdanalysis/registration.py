@@ -261,7 +261,8 @@ def register(
     """
     inherited = ScriptOptions.from_environment()
     if inherited is not None and inherited.pid != os.getpid():
-        # This process was started by a registered script, and imports the script again.
+        # This process was started by a registered script, and imports the script again: keep the
+        # folder for records and the process number of the script.
         options = replace(inherited, native=native, strict=strict)
         n_workers = n_workers or 1
     else:
@@ -309,7 +310,7 @@ def _warn_of_earlier_processes() -> None:
     """Warn if the script has started processes before it was registered."""
     multiprocessing = sys.modules.get("multiprocessing")
     children = [] if multiprocessing is None else multiprocessing.active_children()
-    # Dask workers get a plug-in; paceline's own workers come from the package loky.
+    # Do not count Dask workers, which get a plug-in, and paceline's workers, from the package loky.
     running = sum(
         not child.name.startswith("Dask") and not type(child).__module__.startswith("loky.")
         for child in children

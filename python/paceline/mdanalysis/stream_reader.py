@@ -106,7 +106,7 @@ class StreamReader(MemoryReader):
             )
         dt = None if dt is None else positive_number("dt", dt, "ps")
         if tee is not None:
-            # The errors name this file, not the temporary one of `_as_stored`.
+            # Check now, so that errors name this file, not the temporary one of `_as_stored`.
             growing_format(tee)
             check_output(tee, overwrite=True)  # the run says whether it may be replaced
         self.stream = ImdStream(filename, n_atoms=n_atoms, units=units, timeout=timeout, wait=wait)

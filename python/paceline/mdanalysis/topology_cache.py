@@ -81,7 +81,7 @@ _recording = threading.Lock()
 _INDICES = (Atomindices, Resindices, Segindices)
 _LEVELS = (AtomAttr, ResidueAttr, SegmentAttr)
 _OF_STRINGS = (AtomStringAttr, ResidueStringAttr, SegmentStringAttr)
-#: Number of atoms in each connection.
+#: Number of atoms in a connection of each kind, such as 2 in a bond.
 _CONNECTIONS = {Bonds: 2, UreyBradleys: 2, Angles: 3, Dihedrals: 4, Impropers: 4, CMaps: 5}
 _STRINGS = {"str": str, "str_": np.str_}
 _PLAIN = (type(None), bool, int, float, str)

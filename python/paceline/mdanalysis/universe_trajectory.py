@@ -58,7 +58,7 @@ from paceline.trajectory.open import open_file
 #: MDAnalysis's readers for those of paceline's formats that store frames separately.
 _FRAME_BY_FRAME = (XTCReader, TRRReader, DCDReader, NCDFReader)
 
-#: Trajectories for which the warning was issued.
+#: Trajectories for which the warning was issued that MDAnalysis reads them.
 _warned: "WeakSet[ProtoReader]" = WeakSet()
 
 
@@ -432,7 +432,7 @@ def _set_cell(trajectory: ProtoReader) -> np.ndarray | None:
     if isinstance(trajectory, Reader):
         cell = trajectory.set_cell
     else:
-        # Among the MDAnalysis readers that paceline replaces, only NetCDF's keeps such a cell.
+        # Of the readers that paceline replaces, only NetCDF's keeps a cell that a script has set.
         has_one = not isinstance(trajectory, NCDFReader) or trajectory.periodic
         cell = None if has_one else trajectory.ts.dimensions
     return None if cell is None else cell.copy()
@@ -479,7 +479,7 @@ def _frame_by_frame(trajectory: ProtoReader) -> tuple[Chain, TimeAxis]:
 
 
 def _h5md(trajectory: ProtoReader) -> tuple[Chain, TimeAxis] | None:
-    """Open an H5MD file if sampled frames agree, because MDAnalysis pairs elements by row."""
+    """Open an H5MD file; None if frames differ, since MDAnalysis ignores steps of elements."""
     if not isinstance(trajectory.filename, str):
         return None
     group = trajectory._particle_group.name.rpartition("/")[2]

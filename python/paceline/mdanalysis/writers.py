@@ -273,7 +273,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
 
     def _cell_of(self, frame: _WrittenFrame) -> np.ndarray:
         """Convert the cell of a frame, or return the last cell if the frame's cell is the same."""
-        # The property of MDAnalysis's Timestep takes longer than the comparison.
+        # Compare `_unitcell`, because the property `dimensions` takes longer than the comparison.
         is_plain = type(frame) is mdanalysis_timestep.Timestep
         stored = getattr(frame, "_unitcell", None) if is_plain else None
         key = None if stored is None else stored.tobytes()
@@ -418,7 +418,7 @@ class H5MDRowWriter(_Frames, H5MD.H5MDWriter):
 
     def _write_next_frame(self, obj: object) -> None:
         is_first, frame, rows = self.h5md_file is None, self._frame_of(obj), self._rows
-        # After an error, datasets may differ in length, and MDAnalysis appends the next frames.
+        # After an error, datasets may differ in length: then MDAnalysis appends the next frames.
         self._rows = None
         if rows is not None:
             why = rows.add(self, frame)

@@ -98,7 +98,7 @@ def _running_process(
     command: Sequence[str], output: IO[str], *, by_launcher: bool
 ) -> "Iterator[subprocess.Popen[str]]":
     """Start a process that is ended when this context exits."""
-    # Paceline's processes end their workers on Ctrl-C; srun would only list its ranks instead.
+    # At SIGINT, paceline ends its workers, but srun would only list its ranks.
     ending = signal.SIGTERM if by_launcher else signal.SIGINT
     process = None
     try:

@@ -283,7 +283,7 @@ class Timeline:
     comm: np.ndarray
     #: Number of frames in each block, int, shape (n_blocks,).
     frames: np.ndarray
-    #: Number of bytes read for each block whose result was used, int, shape (n_blocks,).
+    #: Number of bytes read for each block, 0 if its result was not used, int, shape (n_blocks,).
     bytes: np.ndarray
 
     def __len__(self) -> int:

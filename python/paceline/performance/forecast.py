@@ -19,9 +19,9 @@ from paceline.performance.model import (
 )
 from paceline.performance.record import BlockTiming, RunTimings
 
-#: Prior relative spread of two measurements.
+#: Relative spread of measurements that is assumed before any are made.
 _USUAL_SPREAD = 0.15
-#: Weight of the prior spread, expressed as a number of measurements.
+#: Weight of the assumed spread, expressed as a number of measurements.
 _WEIGHT = 2
 #: Measurements that exceed the median by this factor are ignored as outliers, at most one in five.
 #: They are due to short pauses of the machine; other programs slow measurements less.
@@ -90,7 +90,7 @@ Pair = tuple[SampleTimes, SampleTimes]
 
 @dataclass(frozen=True)
 class Recoded:
-    """Frame in a file of another format or compression.
+    """Cost of a frame in a file of another format or compression.
 
     Attributes
     ----------
@@ -242,8 +242,8 @@ class Forecast:
     def t_total(self, n_workers: int) -> float:
         """Return the time of the run on the present file, s.
 
-        The forecast is the average of the rounds' mean and the rounds' minimum. Other work slows
-        some rounds, and it slows the same fraction of a run. However, short measurements, between
+        The forecast is the average of the rounds' mean and the rounds' minimum. Other programs slow
+        some rounds, and they slow the same fraction of a run. However, short measurements, between
         which CPUs are idle, are slower than a run.
         """
         return _typical(self._times(n_workers))

@@ -408,7 +408,7 @@ def predict(
     on_node = min(busy, per_node or busy)
     # In programs that do not read ahead, workers do not queue for requests in flight.
     sent = 0.0 if request_frames else cost.bytes / file_system.node_bandwidth
-    # A worker that has waited in the longer queue finds the other queue short.
+    # Only the longest queue counts: a worker that has waited there finds the other queues short.
     frame = max(
         queued(cost.seconds, cost.bytes / file_system.server_bandwidth, busy),
         queued(cost.seconds, held, on_node),

@@ -319,7 +319,7 @@ def _few_blocks(report: Report) -> Recommendation | None:
         text += f", of which {report.n_asked - report.n_workers} got none"
     text += f"; at the end, workers waited {seconds(wait)} for the last block. "
     block_frames = _suggested(report)
-    # Each pass over the frames has its own blocks.
+    # Count a frame once in each pass, because each pass has its own blocks.
     if block_frames < sum(worker.n_frames for worker in report.workers) / report.n_blocks:
         text += f"Smaller blocks end closer together: block_frames={block_frames}."
     elif report.n_threads > 1:

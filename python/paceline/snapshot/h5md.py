@@ -164,8 +164,8 @@ class H5MD(Container):
         )
         self._file.flush()
         for one in self._rows:
-            # HDF5 cannot extend contiguous datasets, so it counts all of their rows from the
-            # beginning.
+            # Write the number of rows without HDF5, which cannot extend contiguous datasets, and
+            # would count all their rows from the beginning.
             self._file_bytes.seek(one.offset)
             self._file_bytes.write((self.n_frames + 1).to_bytes(8, "little"))
         self._file_bytes.apply([one.offset for one in self._rows])
@@ -222,7 +222,7 @@ class H5MD(Container):
 
 
 class _Existing(NamedTuple):
-    """Contents, number of complete frames, last step and float size of a file to be extended."""
+    """Facts about a file to be extended; `n_frames` counts complete frames."""
 
     contents: Contents
     n_frames: int

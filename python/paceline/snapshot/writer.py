@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 class BackgroundWrite:
     """Thread that writes one frame at a time.
 
-    The process does not end before the thread has written the frame. By then, all ranks have
-    started their threads, and MPI is finalised only after Python's own clean-up: the write can
-    finish.
+    The process does not end before the frame is written. The write can finish while ranks end,
+    because all ranks have started it with all their data, and MPI is finalised after Python's own
+    clean-up.
     """
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ _COPIES = "objects"
 
 
 def source_name(name: str | os.PathLike, folder: str | os.PathLike = "") -> str:
-    """Return a file's address or path as text, a relative name within `folder`.
+    """Return a file's address or path as text; a relative name is taken relative to `folder`.
 
     A `file://` address becomes a path.
 

@@ -419,17 +419,17 @@ class Overlap:
 
     earlier: str
     later: str
-    #: Number of these frames in the earlier file.
+    #: Number of repeated frames in the earlier file.
     n_frames: int
-    #: First and last time of these frames, ps.
+    #: First and last time of the repeated frames, ps.
     begin: float
     end: float
-    #: Number of these frames at whose times the chain has no other frame.
+    #: Number of repeated frames at whose times the chain has no other frame.
     unmatched: int
 
     @property
     def later_begins(self) -> str:
-        """Text that the later file has begun, or that a restart in the same file has."""
+        """Phrase for a message: the later file has begun or, for a restart, has begun again."""
         return f"{self.later} has begun{' again' if self.later == self.earlier else ''}"
 
 
@@ -441,7 +441,7 @@ class TimeOrder:
     order: list[int]
     #: For each entry of `order`, the frames that no later entry repeats; None for all frames.
     kept: list[np.ndarray | None]
-    #: Overlaps; their repeated frames are left out.
+    #: Overlaps of files; their repeated frames are left out of `kept`.
     overlaps: list[Overlap]
 
 
@@ -459,7 +459,7 @@ class _Stretch:
     last: float = math.nan
     #: Rounding error of the times, ps.
     rounding: float = 0.0
-    #: Times of these frames, ps; None if the stretch is a whole file and times are not loaded.
+    #: Times of all frames in the stretch, ps; None for a whole file whose times are not loaded.
     moments: np.ndarray | None = None
 
     @classmethod
@@ -523,7 +523,7 @@ def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> Ti
     if within:
         given = [one for k, file in enumerate(files) for one in _Stretch.all_of(k, file)]
     elif any(is_address(file.path) for file in files):
-        # Times of some formats take a request for each file.
+        # Read times in threads, because for some formats they take a request for each file.
         with ThreadPoolExecutor(OBJECTS_AT_A_TIME) as threads:
             given = [*threads.map(_Stretch.whole, range(len(files)), files)]
     else:

@@ -94,7 +94,7 @@ class _CallsOfThreads:
 
 _calls = _CallsOfThreads()
 around_fork(_calls.before_fork, _calls.after_fork)
-# A forked process lacks the parent's threads, and may be a worker.
+# Start anew after a fork: a forked process lacks the parent's threads, and may be a worker.
 after_fork(_calls.reset)
 after_fork(_threads.cache_clear)
 after_fork(_n_threads.cache_clear)

@@ -250,7 +250,7 @@ class SampleOrder:
         return _cut(numbers, self.size)
 
     def _by_lanes(self, epoch: int) -> Iterator[np.ndarray]:
-        """Yield batches of the lanes in turn, and at the end batches of what they have left."""
+        """Yield batches from the lanes in turn, and finally batches of their remaining samples."""
         assert self.blocks is not None
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.blocks[0]))
         lanes = [
@@ -583,7 +583,7 @@ class SampleReader:
     def _problems(
         self, one: SampledTrajectory, extents: Extents, into: FrameBuffer
     ) -> Iterator[tuple[int, DamagedFileError | TransformError]]:
-        """Transform decoded frames; yield the errors of rows with an odd cell, or that failed."""
+        """Transform decoded frames; yield errors of rows that fail, or have an impossible cell."""
         odd = ~np.isfinite(into.cells[:, :15]).all(axis=1) & (into.steps != DAMAGED_STEP)
         for row in np.flatnonzero(odd).tolist():
             path, frame = one.source.files[extents.files[row]].path, int(extents.frames[row])

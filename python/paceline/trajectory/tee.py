@@ -421,7 +421,8 @@ class GrowingFile:
         ):
             return
         self._uneven = True
-        # A file with every n-th frame may have even times where a file of all frames has not.
+        # Frames of the kept file may be evenly spaced although those of the file of all frames
+        # are not.
         file = f"{self._path}: a DCD file"
         if self._beside is not None:
             file = f"{self._beside}: analyses read all frames from another DCD file, which"

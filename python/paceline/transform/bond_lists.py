@@ -46,7 +46,7 @@ class BondList:
 
     #: Bonds of the topology itself.
     listed: list[tuple[int, ...]]
-    #: Text that identifies the atom names of the topology.
+    #: Identities of the topology's attributes `names` and `resnames`.
     names: Any
     #: All bonds, those of the topology first: int64, shape (n_bonds, 2), read-only.
     bonds: np.ndarray
@@ -378,7 +378,7 @@ class _Search:
         return np.concatenate([bonds[~replaced], found])
 
     def _are_hydrogens(self) -> np.ndarray:
-        """Return the mask of name codes that are names of hydrogens."""
+        """Return a mask of the distinct atom names: True for a name of a hydrogen."""
         return np.array([name.lstrip("0123456789")[:1] == "H" for name in self._names])
 
     def _nearest(self, hydrogens: np.ndarray, frame: _Frame) -> np.ndarray:

@@ -36,10 +36,10 @@ class _Known:
     """Bonds of a topology and results derived from them, valid while the bonds are the same."""
 
     bonds: np.ndarray
-    #: Bonds including those of virtual sites, and the arrays from which they were derived.
+    #: Bonds including those of virtual sites, and the masses and residues from which these follow.
     molecular: np.ndarray
     given: _Given = None
-    #: For each kind of result derived from the molecular bonds, the latest key and result.
+    #: Key and result of the last computation, for each kind of result from the molecular bonds.
     made: dict[str, tuple[object, Any]] = field(default_factory=dict)
 
 
@@ -290,7 +290,7 @@ def compounds_of(group: Atoms, compound: str | None, center: str, name: str) -> 
                 "use center='geometry' (--geometry)"
                 f"{advice_on_sites(group.universe)}"
             )
-        # Massless virtual sites do not affect a center, and may have no bonds.
+        # Leave out massless virtual sites: they do not affect a center, and may have no bonds.
         order, sizes, weights = order[heavy], n_heavy, weights[heavy]
     return Compounds(compound, group.indices[order], sizes, weights)
 
@@ -358,7 +358,7 @@ class CompoundCenters:
             positions = np.take(positions, columns[: len(self.indices)], axis=1)
         if self._unwrap is None:
             return positions
-        # Without a cell, a frame has no periodic images, and its molecules are whole.
+        # Skip frames without a cell: they have no periodic images, and their molecules are whole.
         rows = np.flatnonzero(block.dimensions[:, :3].any(axis=1))
         some = positions[rows]
         self._make_whole(some, block.cells[rows], block.frames[rows])

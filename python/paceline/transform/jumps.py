@@ -390,8 +390,8 @@ class _Follower:
     ) -> list[tuple[int, str]] | None:
         """Move a block's atoms, store its initial images; return rows that cannot be tracked."""
         if state is not None and not state.size:
-            # Empty views of one array share an address, so that two threads could not both borrow
-            # one.
+            # Pass None: empty views of one array share an address, and two threads cannot borrow
+            # the same address in the compiled module.
             state = None
         refused = self._core.move_on(number, positions, cells, state)
         if refused is not None:

@@ -33,7 +33,7 @@ USUAL_BOND = 2.0
 USUAL_HEIGHT = 30.0
 #: Maximum length of a guessed bond with hydrogen, Å; hydrogen bonds are longer.
 HYDROGEN_BOND = 1.3
-#: Maximum length of another guessed bond, Å; atoms without a bond are farther apart.
+#: Maximum length of a guessed bond without hydrogen, Å; atoms without a bond are farther apart.
 OTHER_BOND = 2.15
 #: Maximum distances between adjacent residues if only one kind of atom is decoded, Å.
 IN_CHAIN = {"CA": 4.3, "BB": 4.6, "P": 7.8, "N": 4.6, "C": 4.6, "CB": 6.8}

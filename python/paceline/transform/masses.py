@@ -86,7 +86,7 @@ def note_on_masses(universe: System) -> str:
     content = hash(masses.tobytes())
     known = _masses.get(topology)
     if known is None or known[0] != content:
-        # A script may have set other masses since, which are marked as guessed, too.
+        # Compare, because masses that a script has set since are still marked as guessed.
         is_guessed = np.array_equal(masses, _masses_of_elements(universe.atoms))
         known = _masses[topology] = content, is_guessed
     return f"guessed by MDAnalysis from {_kind_of_elements(universe.atoms)}" if known[1] else ""

@@ -187,7 +187,7 @@ def _check_residues(universe: System, fragments: np.ndarray, atoms: np.ndarray) 
             ),
             ", or name the molecules that have bonds: unwrap(atomgroup)",
         )
-    # Atoms that are not analysed, such as virtual sites, may be in any image.
+    # Check only analysed atoms: others, such as virtual sites, may be in any image.
     residue_of = universe.atoms.resindices
     parts = np.unique(np.stack([residue_of[atoms], fragments[atoms]]), axis=1)
     residues, n_parts = np.unique(parts[0], return_counts=True)
