@@ -133,7 +133,7 @@ def whole(universe: Any) -> Any:
 
 #: Hydrogen bonds between protein and water, and water near the protein.
 BONDS, TO_WATER = ("hydrogenbonds", "HydrogenBondAnalysis", whole), ["protein", WATER]
-#: The same atoms by names, so that donors and hydrogens are paired by distance in each frame.
+#: Atoms of `BONDS` by names, so that donors and hydrogens are paired by distance in each frame.
 BY_NAMES = {"donors_sel": "name N* O*", "hydrogens_sel": "name H*", "acceptors_sel": "name O*"}
 SHELL = f"{WATER} and around 3.5 protein"
 SALT_BRIDGES = (
@@ -156,7 +156,7 @@ CASES: dict[str, Case] = {
         goal=180,
         known={REFERENCE: 13_200, MDTRAJ: 340, CPPTRAJ: 6400},
         fewer={MDTRAJ: 1, CPPTRAJ: 10},
-        # MDTraj computes from centered positions in single precision.
+        # A large tolerance, because MDTraj computes from centered positions in single precision.
         tolerance=5e-3,
         n=500,
         of_pairs=True,
@@ -202,7 +202,7 @@ CASES: dict[str, Case] = {
         gromacs=peers.distances_of_gromacs,
         goal=50,
         known={REFERENCE: 412, MDTRAJ: 86},
-        # GROMACS writes the results as text.
+        # GROMACS takes long, because it writes the results as text.
         fewer={MDTRAJ: 1, GROMACS: 50},
     ),
     "contacts": Case(
@@ -362,7 +362,8 @@ CASES: dict[str, Case] = {
         goal=450,
         known={REFERENCE: 8270, GROMACS: 2900},
         data="water",
-        # MDAnalysis uses the product of the lengths as the volume of this triclinic cell.
+        # A large tolerance, because MDAnalysis uses the product of the lengths as the volume of
+        # this triclinic cell.
         tolerance=1.0,
     ),
 }

@@ -35,8 +35,9 @@ SLOWED = 1.15
 START = 1.5
 #: Maximum time to collect the rows of the papers' longest trajectory, seconds; number of rows.
 COLLECTING, N_ROWS = 1.0, 2_512_200
-#: Time per frame of sleeping ranks, divided by the number of ranks, seconds: blocks of 16 frames
-#: then end at a rate that keeps two cores busy for a tenth of the time, for any number of ranks.
+#: Sleeping ranks take this time per frame, multiplied by the number of ranks, seconds. For any
+#: number of ranks, blocks of 16 frames then end at a rate that keeps two cores busy for a tenth of
+#: the time.
 FRAME = 2.5e-4
 
 

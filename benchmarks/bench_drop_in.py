@@ -186,7 +186,7 @@ def _in_order(name: str, universe: Any) -> Any:
     ca = universe.select_atoms("protein and name CA")
     if name == "AlignTraj":
         made = align.AlignTraj(universe, universe, select=SELECTION, filename="aligned.dcd")
-        # With frames in memory, the analysis would not write a file.
+        # Set a writer, because with frames in memory the analysis would not write a file.
         made._writer = mda.Writer("aligned.dcd", universe.atoms.n_atoms)
         return made
     if name == "AverageStructure":

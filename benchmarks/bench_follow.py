@@ -7,10 +7,10 @@ the time from the end of the write of a frame until `paceline rmsd --follow --ev
 process, has replaced its table by one with this frame; frames come at random times. "update" is the
 time of one update of RMSD, RMSF and radius of gyration after 10 more frames, for files of 1,000 to
 100,000 frames, and its parts. "writer" is the time in which a program writes 2,000 frames, 1 ms
-apart, while the file is followed, by that without a follower, in turn. "lammps" is the time of
-LAMMPS (argon, 2,048 atoms, every 10th step sent) with a client that computes 20 analyses, by that
-with a client that discards all bytes, in turn: its processor time and its time, both of the loop
-over steps, as its log states them. All programs share the CPUs of the machine.
+apart, while the file is followed, divided by that without a follower, in turn. "lammps" is the time
+of LAMMPS (argon, 2,048 atoms, every 10th step sent) with a client that computes 20 analyses,
+divided by that with a client that discards all bytes, in turn: its CPU time and its wall time, both
+of the loop over steps, as its log states them. All programs share the CPUs of the machine.
 """
 
 import contextlib
@@ -283,7 +283,7 @@ def _lammps(asked: Options, _: Source) -> Iterator[tuple[str, int, list[float]]]
 
 
 def _time_of_lammps(folder: Path, program: Path, steps: int, client: str) -> tuple[float, float]:
-    """Return LAMMPS's processor time and its time for all steps, s."""
+    """Return LAMMPS's CPU time and wall time for all steps, s."""
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     (folder / "argon.data").unlink(missing_ok=True)

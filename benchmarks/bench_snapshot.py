@@ -68,7 +68,7 @@ def synced(folder: Path, effort: Effort) -> Table:
 
 
 def binary(folder: Path, effort: Effort) -> Table:
-    """Measure the same ions in binary formats."""
+    """Measure writing of the ions in binary formats."""
     table = Table(
         f"a dump of {nacl.n_ions(cells(effort)):,} ions by 2 ranks, without fsync",
         DUMPS,
@@ -115,7 +115,8 @@ def counts(folder: Path, effort: Effort) -> Table:
     )
     sizes = (nacl.SMALL, nacl.LARGE) if effort.judged else (TINY,)
     for size in sizes:
-        # Ranks that share two cores are slow with one call per record.
+        # The other methods take long for the larger system: ranks that share two cores are slow
+        # with one call per record.
         ways = METHODS if size == sizes[0] else ("sorted",)
         todo = [Case(way, n, size) for n in (2, 8, 16) for way in ways]
         for row in measure_cases(folder, todo, 1):

@@ -302,7 +302,7 @@ N_CHAIN = 4
 #: Number of objects that a pattern names, and of frames in each.
 N_OBJECTS, FRAMES_OF_MANY = 10_000, 3
 OF_MANY = ("case", "s", "ms an object", "CPU ms an object", "requests an object")
-#: Maximum time, relative to the transfer of the file, or s.
+#: Maximum time of each case: relative to the transfer of the file, or in seconds.
 TARGETS = {
     "rmsd": "1.5 transfer",
     "rmsd, in water": "1.5 transfer",

@@ -80,7 +80,7 @@ def run(data: Dataset, backend: str, slow: str, repeats: int) -> list[Trial]:
 
 def through_file_system(data: Dataset, backend: str) -> Trial:
     """Run once; the workers read through a file system that is slow for one of them."""
-    # Without MPI, processes count in order of their first use of the folder: the coordinator is 0.
+    # Without MPI, processes are numbered by their first use of the folder: the coordinator is 0.
     number = SLOW if backend == "mpi" else SLOW + 1
     with SlowFileSystem(
         data.folder,

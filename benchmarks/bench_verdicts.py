@@ -380,12 +380,12 @@ def draw_misleading(path: Path) -> None:
     rng = np.random.default_rng(12)
     times = np.arange(N) * 0.25
     slow = autoregressive(rng, 500, N, 400)
-    # Of stationary series, the one whose last two thirds are flat, and far from the mean.
+    # Choose the stationary series whose last two thirds are flat, and far from the mean.
     late = slow[:, N // 3 :]
     flat = slow[np.argmin(late.std(axis=1) - 0.5 * np.abs(late.mean(axis=1)))]
     flat = 2.2 + 0.3 * flat + 0.12 * autoregressive(rng, 5, N, 1)[0]
     wandering = 18 + 0.3 * autoregressive(rng, 250, N, 400)
-    # Of stationary series, the one whose halves differ most.
+    # Choose the stationary series whose halves differ most.
     halves = wandering[:, N // 2 :].mean(axis=1) - wandering[:, : N // 2].mean(axis=1)
     wandering = wandering[np.argmax(halves)]
     once = np.where((times > 180) & (times < 215), 11.0, 5.0) + autoregressive(rng, 8, N, 1)[0]

@@ -80,7 +80,7 @@ def with_slow_part(
 
 
 def two_states(crossings: int, n: int, repeats: int) -> Callable[[np.random.Generator], np.ndarray]:
-    """Create series about two values, which cross so many times on average."""
+    """Create series about two values, between which they change `crossings` times on average."""
 
     def make(rng: np.random.Generator) -> np.ndarray:
         signs = np.where(rng.random((repeats, n)) < crossings / n, -1, 1)

@@ -42,7 +42,8 @@ def mdanalysis(data: Dataset, suffix: str) -> Run:
     def run(n: int) -> np.ndarray:
         universe.load_new(frames)
         values = RMSD(ca).run(stop=n).results.rmsd[:, 2]
-        # MDAnalysis memory-maps NetCDF files, and mapped pages stay in the page cache.
+        # Close the file, because MDAnalysis maps NetCDF files, and mapped pages stay in the page
+        # cache even if they are dropped for the next run.
         universe.trajectory.close()
         return values
 

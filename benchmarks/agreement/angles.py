@@ -218,7 +218,7 @@ def _chi() -> Iterator[Case]:
         return np.column_stack([known.get(residue, mine) for residue, mine in columns])
 
     def found(residues: Any, system: System) -> np.ndarray:
-        """Return a letter for each residue: whether it is among `residues`."""
+        """Return a letter for each residue: "y" if `residues` contains it, else "n"."""
         numbers = np.arange(len(system.theirs.select_atoms(PROTEIN).residues))
         return np.where(np.isin(numbers, list(residues)), "y", "n")
 

@@ -489,7 +489,7 @@ def _hydrogen_bonds() -> Iterator[Case]:
         "",
         partial(counts, "paceline", criterion="gromacs"),
         {GROMACS: Peer(gromacs, 0)},
-        # Without a cell, GROMACS uses one that is too large for its grid.
+        # Only systems with a cell: without one, GROMACS uses a cell that is too large for its grid.
         systems=CELLS,
     )
 

@@ -407,8 +407,8 @@ def _contacts() -> Iterator[Case]:
         found, _ = mdtraj.compute_contacts(frames, pairs, scheme=scheme, ignore_nonprotein=False)
         return (10 * found <= cutoff).mean(axis=0)
 
-    # MDTraj needs ten seconds for all atoms of adenylate kinase, and does not recognise LYSH or
-    # HISB.
+    # Only small systems: MDTraj needs ten seconds for all atoms of adenylate kinase, and does not
+    # recognise its residues LYSH and HISB.
     small = ("tryptophan zipper", "cobrotoxin")
     for scheme, cutoff in (("ca", 8.0), ("closest", 4.5), ("closest-heavy", 4.5)):
         yield Case(
