@@ -99,7 +99,7 @@ BEGINNING_SHARE: Final[float]
 """Maximum fraction of a deflate-only chunk that is decompressed without the rest."""
 
 BEGINNING_SPARE: Final[int]
-"""Additional bytes that are read beyond that fraction."""
+"""Number of bytes that are read beyond the estimated size of a chunk's beginning."""
 
 CACHE_BLOCK: Final[int]
 """Size of a block of a cache, bytes."""
@@ -443,8 +443,8 @@ class ObjectBytes:
     def measure(
         self, /, n_bytes: SupportsIndex, seconds: SupportsFloat | SupportsIndex
     ) -> tuple[float, float, float]:
-        """Measure the speed of the store with at most `n_bytes`, for about some seconds: the time to a
-        response, s; bytes per second of one connection, and of all together.
+        """Measure the store for about `seconds`, with at most `n_bytes`. Return the time to a response
+        (s), and the bytes per second of one connection and of all together.
         """
     def read(self, /, offset: SupportsIndex, n_bytes: SupportsIndex) -> bytes:
         """Return bytes, and also request the bytes around them."""
@@ -603,8 +603,8 @@ class RowKernel:
         needs_cell: str | None,
     ) -> RowKernel:
         """Compute the dipole moment from positions (units of charge × Å), or the current from
-        velocities (× Å/ps). With `needs_cell`, also compute the volume of the cell (Å³). Both
-        names occur in messages.
+        velocities (× Å/ps). With `needs_cell`, also compute the volume of the cell (Å³).
+        Messages contain the names in `summed` and `needs_cell`.
         """
     @staticmethod
     def distance_matrix(
@@ -802,7 +802,7 @@ class SnapshotFile:
     def close(self, /) -> None:
         """Close the file. A file without a complete frame is removed."""
     def commit(self, /) -> None:
-        """Count the frame, whose atoms were written."""
+        """Count the frame as complete, after its atoms were written."""
     def cut_back(self, /) -> None:
         """Truncate the file to the committed frames."""
     @property
@@ -1057,7 +1057,7 @@ class Whole:
 
 class _Block(Protocol):
     """Output arrays of a block; None for a field that is not wanted. With an array for validity,
-    fields may be None.
+    wanted fields are only checked, and their arrays are not used.
     """
     @property
     def positions(self) -> NDArray[float32] | None: ...
@@ -1345,7 +1345,7 @@ def dlpoly_history_head(
 def dlpoly_imcon(
     cell: SupportsLenAndGetItem[SupportsLenAndGetItem[SupportsFloat | SupportsIndex]] | None,
 ) -> int:
-    """DL_POLY's periodic boundary of a cell (Å)."""
+    """Return DL_POLY's number (imcon) for the periodic boundary of a cell (Å)."""
 
 def download_object(address: str | PathLike[str], file: str | PathLike[str]) -> str | None:
     """Write an object to a new file. Return the text that identifies its version, if it has one."""
@@ -1354,7 +1354,7 @@ def fingerprint_of(samples: bytes) -> str:
     """Return the fingerprint of the file with these samples."""
 
 def formats() -> list[FileFormat]:
-    """Return the formats of the core, in the order of messages."""
+    """Return the formats of the core, in the order in which messages list them."""
 
 def fragments(n_atoms: SupportsIndex, bonds: NDArray[int64]) -> NDArray[int64]:
     """Return the first atom of the fragment of each atom."""
@@ -1502,8 +1502,8 @@ def share_requests(
     """
 
 def spread_ranks(nodes: SupportsGetItem[int, str], n_ranks: SupportsIndex) -> list[int]:
-    """Distribute ranks evenly over nodes, and within each node over its ranks; `nodes` are host names
-    by rank.
+    """Choose `n_ranks` ranks, spread evenly over the nodes and, on each node, over its ranks. `nodes`
+    contains the host name of each rank.
     """
 
 def store_estimates() -> list[tuple[int, float, float]]:

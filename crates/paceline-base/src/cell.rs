@@ -86,8 +86,8 @@ impl UnitCell {
             && [a[0], b[1], c[2]].iter().all(|&x| x >= 0.0)
     }
 
-    /// Remove the noise of the vectors in a file: return the cell with the vectors of its lengths
-    /// and angles, if it is upright.
+    /// Return the cell without the noise of the vectors in a file: the vectors of an upright cell
+    /// are computed from its lengths and angles. Any other cell is returned unchanged.
     #[inline]
     #[must_use]
     pub fn without_noise(&self) -> UnitCell {

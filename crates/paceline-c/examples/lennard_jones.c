@@ -32,14 +32,14 @@ static void check(int status, const char *what)
 {
     if (status == PACELINE_OK)
         return;
-    /* All ranks have the same error. */
+    /* All ranks have the same error, so that one of them prints it. */
     if (rank == 0)
         fprintf(stderr, "%s: %s (%d)\n", what, paceline_message(), status);
     MPI_Finalize();
     exit(1);
 }
 
-/* Slab of a position in the box. */
+/* Rank whose slab contains a position in the box. */
 static int owner(double z)
 {
     return (int)fmin(z / box[2] * size, size - 1);
@@ -65,7 +65,7 @@ static void begin(void)
                 }
 }
 
-/* Send atoms up and receive from below, or the reverse; append what came at `end`. */
+/* Send atoms up and receive from below, or the reverse; append the received atoms at `end`. */
 static int shift(const atom *leaving, int n, int up, int end)
 {
     int above = (rank + 1) % size, below = (rank + size - 1) % size, came;
@@ -77,7 +77,7 @@ static int shift(const atom *leaving, int n, int up, int end)
     return came;
 }
 
-/* Atoms that left this slab go to its neighbours. */
+/* Send the atoms that left this slab to its neighbours. */
 static void migrate(void)
 {
     static atom leaving[2][N_ATOMS];
@@ -228,7 +228,7 @@ int main(int argc, char **argv)
     for (int k = 0; k < n_files; k++)
         check(paceline_writer_close(&writers[k]), names[k]);
     MPI_Allreduce(MPI_IN_PLACE, &energy, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    /* As a later job would begin. The file's cell is centred on the origin: slabs are of z. */
+    /* Read the CONFIG, as a later job would begin: each rank gets a slab of the cell along z. */
     const int32_t grid[3] = {1, 1, size};
     snprintf(path, sizeof path, "%s/CONFIG", argc > 1 ? argv[1] : ".");
     check(paceline_reader_open(&comm, path, NULL, &reader), path);

@@ -60,7 +60,7 @@ program lennard_jones
     call check(paceline_writer_close(writers(k)), names(k))
   end do
   call mpi_allreduce(mpi_in_place, energy, 1, mpi_double_precision, mpi_sum, mpi_comm_world, status)
-  ! As a later job would begin. The file's cell is centred on the origin: slabs are of z.
+  ! Read the CONFIG, as a later job would begin: each rank gets a slab of the cell along z.
   call check(paceline_reader_open(comm, path_of(2), reader), names(2))
   call check(paceline_read(reader, 0_c_int64_t, found, [1, 1, size]), names(2))
   n_read = ubound(found%ids, 1)
@@ -78,7 +78,7 @@ contains
     character(len=*), intent(in) :: what
     integer :: ignored
     if (code == paceline_ok) return
-    ! All ranks have the same error.
+    ! All ranks have the same error, so that one of them prints it.
     if (rank == 0) print '(4a)', trim(what), ': ', paceline_message()
     call mpi_finalize(ignored)
     stop 1
@@ -90,7 +90,7 @@ contains
     path = trim(folder) // '/' // trim(names(number))
   end function
 
-  ! Slab of a position.
+  ! Rank whose slab contains a position.
   integer function owner(position)
     real(c_double), intent(in) :: position
     owner = min(max(floor(position / box(3) * size), 0), size - 1)
@@ -120,7 +120,7 @@ contains
     end do
   end subroutine
 
-  ! Send atoms up and receive from below, or the reverse; append what came behind the last.
+  ! Send atoms up and receive from below, or the reverse; append the received atoms.
   subroutine shift(leaving, up, last)
     real(c_double), intent(in) :: leaving(:, :)
     logical, intent(in) :: up
@@ -136,7 +136,7 @@ contains
     last = last + came
   end subroutine
 
-  ! Atoms that left this slab go to its neighbours.
+  ! Send the atoms that left this slab to its neighbours.
   subroutine migrate()
     real(c_double), allocatable :: up(:, :), down(:, :)
     integer :: slabs(n_own), above, i

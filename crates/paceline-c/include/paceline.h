@@ -9,8 +9,8 @@
  * keeps its earlier frames and the next call may follow, except after PACELINE_ERROR_MPI and
  * PACELINE_ERROR_INTERNAL, after which the program should end.
  *
- * Only a handle or pointer that is NULL on some ranks alone cannot be agreed on: the other ranks
- * would wait. NULL handles are refused at once, without communication.
+ * A NULL handle is refused at once, without communication. If a handle or pointer is NULL on only
+ * some ranks, this cannot be reported on the other ranks, which wait forever.
  *
  * A writer, a reader and the communicator that they were opened with belong to one thread at a time.
  */
@@ -55,8 +55,8 @@ typedef struct paceline_comm {
     void *context;
     int rank;
     int size;
-    /* Send send_counts[i] bytes to rank i, and receive receive_counts[i] from rank i. The bytes for
-     * and of the ranks follow each other without gaps. */
+    /* Send send_counts[i] bytes to rank i, and receive receive_counts[i] bytes from rank i. In both
+     * buffers, the bytes of the ranks follow each other in the order of ranks, without gaps. */
     int (*all_to_all)(void *context, const void *send, const uint64_t *send_counts, void *receive,
                       const uint64_t *receive_counts);
     /* Replace each of n values by its sum (modulo 2^64), maximum or minimum over all ranks. */

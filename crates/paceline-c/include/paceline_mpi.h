@@ -14,7 +14,7 @@ extern "C" {
  * not taken for those of the library. */
 int paceline_comm_from_mpi(MPI_Comm comm, paceline_comm *made);
 
-/* The same from Fortran's handle of a communicator. */
+/* Make a communicator like paceline_comm_from_mpi, from Fortran's handle. */
 int paceline_comm_from_fortran(MPI_Fint comm, paceline_comm *made);
 
 /* Free the duplicate; all ranks call it after all writers and readers are closed. */

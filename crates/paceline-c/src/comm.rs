@@ -37,7 +37,7 @@ pub struct Comm {
 }
 
 impl Comm {
-    /// Make the communicator of a program of one rank.
+    /// Make the communicator of a program that has only one rank.
     pub fn single() -> Self {
         Comm {
             context: std::ptr::null_mut(),
@@ -81,7 +81,7 @@ impl Comm {
         self.failure.borrow().clone()
     }
 
-    /// End the program on all ranks, if there are others and the caller can.
+    /// End the program on all ranks, if there are several and the caller provided `abort`.
     pub fn abort(&self) {
         if let (2.., Some(abort)) = (self.size, self.abort) {
             // SAFETY: the caller gave the function and its context for this call, as the header
@@ -209,7 +209,8 @@ impl Communicator for Comm {
     }
 }
 
-/// Methods that need these functions cannot be chosen through the C interface.
+/// Return the error of a function that the C interface does not provide. Methods of writing that
+/// need such a function cannot be chosen there.
 fn unavailable() -> Error {
     Error::Argument("the communicator has no messages between two ranks".into())
 }

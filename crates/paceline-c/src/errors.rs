@@ -58,17 +58,18 @@ fn code_of(failure: &Failure) -> c_int {
     }
 }
 
-/// Call a function that may fail and, if it has a defect, panic; return the code.
+/// Call a function, and convert its result to a code. A panic, which is a defect of the library,
+/// becomes a code, too.
 ///
-/// If only this rank panicked, or its communicator failed, the other ranks would wait for it. The
-/// program therefore ends on all ranks.
+/// If only this rank panicked, or its communicator failed, the other ranks would wait for it
+/// forever. The program therefore ends on all ranks.
 pub fn guard(
     comm: Option<&Comm>,
     function: impl FnOnce() -> Result<Option<String>, Failure>,
 ) -> c_int {
     set_message("");
-    // Data that a function was changing when it panicked are not used again: the program ends, or
-    // the error asks its caller to end it.
+    // Data that the function was changing when it panicked are not used again: the program ends, or
+    // the code tells the caller to end it.
     let result = catch_unwind(AssertUnwindSafe(function));
     let failed = comm.and_then(Comm::failure);
     match (result, failed) {
@@ -95,7 +96,8 @@ pub fn guard(
 
 fn end(comm: Option<&Comm>) {
     if let Some(comm) = comm {
-        // A failed write to standard error must not panic, since the other ranks would then wait.
+        // If a failed write to standard error panicked, `abort` would not be called, and the other
+        // ranks would wait forever.
         MESSAGE.with_borrow(|message| {
             let text = message.to_string_lossy();
             let _ = writeln!(std::io::stderr(), "paceline: error: {text}");

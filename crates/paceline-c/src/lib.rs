@@ -24,9 +24,9 @@ pub use writer::{
     paceline_writer_frames, paceline_writer_open,
 };
 
-/// Memory of a rank by default, bytes.
+/// Default of a rank's memory in addition to its atoms, bytes.
 const BUFFER: usize = 64 << 20;
-/// Maximum, because MPI counts the bytes of a message in 31 bits.
+/// Maximum of this memory, bytes: MPI counts the bytes of a message in 31 bits.
 const MOST_BUFFER: i64 = 1 << 30;
 
 /// Return the version of the library.
@@ -35,7 +35,7 @@ pub extern "C" fn paceline_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Check a size of memory; 0 is the default.
+/// Check the size of the memory that the caller chose; 0 selects the default.
 fn buffer_of(n_bytes: i64) -> Result<usize, paceline_snapshot::Failure> {
     match n_bytes {
         0 => Ok(BUFFER),
@@ -46,7 +46,7 @@ fn buffer_of(n_bytes: i64) -> Result<usize, paceline_snapshot::Failure> {
     }
 }
 
-/// Check a number of ranks; 0 is the default.
+/// Check the number of ranks that the caller chose; `None` for 0, which selects the default.
 fn number_of(what: &str, n: i32) -> Result<Option<usize>, paceline_snapshot::Failure> {
     match usize::try_from(n) {
         Ok(0) => Ok(None),

@@ -13,11 +13,11 @@ enum { POLLS = 2000, SLEEP = 50000 };
 struct context {
     MPI_Comm comm;
     int size;
-    /* Counts and offsets of two calls: what is sent, what is received. */
+    /* Counts and offsets of the bytes that are sent, and of those that are received. */
     int *counts;
 };
 
-/* Counts and offsets in MPI's type; fails if they are too large for it. */
+/* Convert counts to MPI's type, followed by their offsets; fail if one is too large for the type. */
 static int convert(const uint64_t *counts, int size, int *converted)
 {
     uint64_t offset = 0;
@@ -53,7 +53,8 @@ static int all_to_all(void *context, const void *send, const uint64_t *send_coun
     struct context *own = context;
     int *sent = own->counts, *received = own->counts + 2 * own->size;
     char nothing = 0;
-    /* An MPI may take the address of no bytes for one of its constants. */
+    /* If there are no bytes, the caller's address may equal a constant of MPI, such as MPI_IN_PLACE.
+     * The address of `nothing` is passed instead. */
     const void *from = &nothing;
     void *to = &nothing;
     MPI_Request request;

@@ -80,7 +80,7 @@ impl Columns {
     }
 }
 
-/// Copy numbers in native byte order, which may not be aligned.
+/// Convert bytes to numbers in native byte order. The bytes need not be aligned.
 fn pods<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Vec<T> {
     let numbers = bytes.chunks_exact(size_of::<T>());
     numbers.map(bytemuck::pod_read_unaligned).collect()
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn paceline_reader_open(
 /// # Safety
 /// As [`paceline_reader_open`].
 unsafe fn options_of(name: *const c_char, options: *const CReaderOptions) -> Result<Options> {
-    // SAFETY: this function's condition, like below.
+    // SAFETY: this function's condition, which also holds for the pointers below.
     let path = unsafe { path(name) }?;
     let default = CReaderOptions {
         buffer: 0,

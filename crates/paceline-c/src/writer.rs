@@ -104,7 +104,7 @@ unsafe fn options_of(
     n_atoms: i64,
     options: *const CWriterOptions,
 ) -> Result<Options> {
-    // SAFETY: this function's condition, like below.
+    // SAFETY: this function's condition, which also holds for the pointers below.
     let path = unsafe { path(name) }?;
     let n_atoms = match u64::try_from(n_atoms) {
         Ok(n_atoms @ 1..) => n_atoms,

@@ -7,7 +7,7 @@ use std::time::Instant;
 use paceline_kernels::rdf::{Group, Rdf};
 
 const REPEATS: usize = 15;
-/// Oxygens of water in a cell of about 80 Å.
+/// Number of water oxygens in a cell of about 80 Å.
 const ATOMS: usize = 11_084;
 const CELLS: [(&str, [f32; 6]); 2] = [
     ("orthogonal", [71.3, 71.3, 71.3, 90.0, 90.0, 90.0]),

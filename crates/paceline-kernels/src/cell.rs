@@ -18,7 +18,8 @@ pub struct Cell {
     vectors: Matrix3,
     /// True if any angle differs from 90°.
     triclinic: bool,
-    /// Square of half the shortest height, Å². A shorter difference has no nearer image.
+    /// Square of half the shortest height of the cell, Å². A shorter difference has no nearer
+    /// image.
     near: f64,
     volume: f64,
 }
@@ -124,7 +125,8 @@ impl Cell {
         square(d) < self.near
     }
 
-    /// Return the square of half the shortest height, Å². Shorter differences have no nearer image.
+    /// Return the square of half the shortest height of the cell, Å². Shorter differences have no
+    /// nearer image.
     pub fn near(&self) -> f64 {
         self.near
     }
@@ -249,7 +251,8 @@ pub(crate) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
 /// Maximum distance of a wrapped position from the cell by rounding, relative to the edges.
 pub const SLACK: f64 = 1e-5;
 
-/// Number of cells beyond which single precision does not determine the position within a cell.
+/// Maximum distance of a position from the cell, in cells: beyond, single precision does not
+/// determine the position within a cell.
 pub const FAR: f64 = 1e6;
 
 /// Wraps positions into a cell.
@@ -257,8 +260,8 @@ pub const FAR: f64 = 1e6;
 pub struct ApplyPbc {
     /// Cell vectors, with a along x and b in the xy plane.
     vectors: [[f32; 3]; 3],
-    /// Factors for the lower bounds of the cell along an axis: the tilt of an edge per step along y
-    /// and z.
+    /// Factors with which `low` computes the lower bound of y from z (`b_on_z`), and that of x, in
+    /// units of −`a_x`, from y and z (`a_on`).
     b_on_z: f64,
     a_on: [f64; 2],
     /// Matrix that converts positions to fractional coordinates.
@@ -320,7 +323,8 @@ impl ApplyPbc {
         self.holds(far).then_some(far)
     }
 
-    /// Apply the first step of `apply` to many positions of a brick, given as arrays of x, y and z.
+    /// Apply the first step of `apply` to the arrays x, y and z of many positions. The cell must be
+    /// a brick.
     #[inline(always)]
     pub fn apply_to<const N: usize>(&self, x: &mut [[f32; N]; 3]) {
         for axis in [2, 1, 0] {
@@ -427,7 +431,7 @@ pub fn nearest_in(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
     }
 }
 
-/// The image of a position in the cell, Å.
+/// Return the image of a position in the cell, Å.
 ///
 /// # Errors
 /// Sentence about a position that is too far away.

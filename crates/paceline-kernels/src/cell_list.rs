@@ -19,7 +19,7 @@ use crate::qcp::Matrix3;
 /// atoms. For 11,084 atoms and 15 Å, 3 columns take 4 % less time than 2, and 9 % less than 4.
 const COLUMNS_WITHIN: f64 = 3.0;
 
-/// Minimum number of atoms of a part of a frame.
+/// Minimum number of atoms in a part of a frame that one thread computes.
 const LEAST_ATOMS: usize = 1024;
 
 /// Maximum relative change of a distance by rounding to single precision.
@@ -245,8 +245,9 @@ impl Grid {
         });
     }
 
-    /// Count the distances from some columns to those at one offset. `once` is true if both lists are
-    /// the same and the offset is zero.
+    /// Count the distances from the atoms of some columns to those of the columns at one offset.
+    /// `once` is true if both groups are the same and the offset is zero; each pair then counts
+    /// once.
     fn count_at(
         &self,
         offset: &Offset,
@@ -332,7 +333,8 @@ impl Grid {
     }
 }
 
-/// Divide columns, which begin at these atoms, into ranges with about equal numbers of atoms.
+/// Divide columns into ranges with about equal numbers of atoms. `begins` contains the index of the
+/// first atom of each column, and the end of the last column.
 fn column_ranges(begins: &[usize]) -> impl ExactSizeIterator<Item = Range<usize>> + Send {
     let (last, n_atoms) = (begins.len() - 1, begins[begins.len() - 1]);
     let column = move |atom| match atom == n_atoms {
@@ -405,7 +407,7 @@ fn distance_to_edge(centre: [f64; 2], half: [f64; 2]) -> f64 {
     (nearest[0] * nearest[0] + nearest[1] * nearest[1]).sqrt()
 }
 
-/// Return bits that sort like the (finite) numbers.
+/// Convert a finite number to an integer. Such integers sort like the numbers.
 fn ordered(x: f32) -> u32 {
     let bits = x.to_bits();
     if x.is_sign_negative() {
@@ -430,13 +432,14 @@ pub struct Points {
 }
 
 impl Points {
-    /// Collect all atoms in the order of `atom_at`. `labels` is empty, or has one number per atom.
+    /// Copy all positions: position k of the copy is that of atom `atom_at(k)`. `labels` is empty,
+    /// or has one number per atom.
     pub fn new(
         positions: &[[f32; 3]],
         labels: &[u32],
         atom_at: impl Fn(usize) -> usize + Sync,
     ) -> Self {
-        // Rows are read in whole groups of lanes, which may extend beyond the end.
+        // Positions are read in groups of `LANES`, and the last group may extend beyond the end.
         let (len, padded) = (positions.len(), positions.len() + LANES);
         let mut axes = [const { Vec::new() }; 3];
         let part = part_len(len, MANY);

@@ -14,7 +14,7 @@ use super::{Columns, check_len};
 use crate::frame_parts::{MANY, change, compute_parts, part_len, ranges};
 use paceline_base::error::{Error, Result};
 
-/// Minimum number of groups of a part of a frame.
+/// Minimum number of groups in a part of a frame that one thread computes.
 const LEAST_GROUPS: usize = 16;
 
 /// Distances of pairs of atoms: one column per pair.

@@ -352,8 +352,8 @@ by_widest! {
 }
 
 by_widest! {
-    /// Remove the weights after a transform. The real parts contain products from lag 0 on; the
-    /// imaginary parts, read backwards, contain products from the largest lag.
+    /// Remove the weights after a transform of n products. The real part of element k then yields
+    /// the product of lag k, and the imaginary part that of lag n − k.
     fn turn_back(half: &[Complex<f64>], weights: &[Complex<f64>], products: &mut [f64]) {
         let scale = 1.0 / products.len() as f64;
         let middle = half.len() - 1;
@@ -378,8 +378,8 @@ by_widest! {
 }
 
 by_widest! {
-    /// For each k, add up the first k + 1 and the last k + 1 numbers. The result for k is at index
-    /// k from the end.
+    /// For each k, add up the first k + 1 and the last k + 1 of n numbers, and write the sum to
+    /// `out[n - 1 - k]`.
     fn sums_from_both_ends(numbers: &[f64], out: &mut [f64]) {
         let (mut total, n) = (0.0, numbers.len());
         // Four sums are independent, so that an addition need not wait for the one before.
@@ -453,8 +453,8 @@ fn transform_len(least: usize) -> usize {
 fn n_pairs(n_frames: usize, gaps: &[usize]) -> Vec<f64> {
     let mut lost = vec![0usize; n_frames];
     for (k, &gap) in gaps.iter().enumerate() {
-        // A gap excludes pairs as the later and as the earlier frame. A pair of two gaps is
-        // excluded only once.
+        // A skipped frame excludes the pairs of which it is the later frame, and those of which it
+        // is the earlier frame. A pair of two skipped frames is excluded only once.
         for lost in &mut lost[..=gap] {
             *lost += 1;
         }

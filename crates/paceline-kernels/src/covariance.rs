@@ -1,9 +1,10 @@
 //! Covariance of the coordinates of atoms over frames.
 //!
 //! A partial result contains a count, means, and co-moments: sums over frames of products of
-//! deviations from the means. In a leaf, co-moments are computed for a few frames at a time, about
-//! the mean of these frames. These parts, and then leaves, are merged (Chan, Golub & LeVeque 1983,
-//! Am. Stat. 37, 242; for two variables Pébay 2008, Sandia report SAND2008-6212).
+//! deviations from the means. Within a leaf, which is a run of consecutive frames, co-moments are
+//! computed for a few frames at a time, about the mean of these frames. These parts are merged, and
+//! then the leaves (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242; for two variables Pébay 2008,
+//! Sandia report SAND2008-6212).
 //!
 //! Only the upper triangle of the symmetric matrix is stored. Row i contains the products of
 //! coordinate i with i, i + 1, … n − 1, and rows follow each other.
@@ -36,9 +37,10 @@ pub fn triangle_len(n: usize) -> Result<usize> {
         .ok_or_else(|| Error::Argument(format!("{n} coordinates are too many for a covariance")))
 }
 
-/// Add the frames of a block to the co-moments of a leaf. `positions` has the shape (frames,
-/// `n_atoms`, 3), Å. `mean` (Å) has 3 numbers for each atom of `atoms`, and `products` (Å²) has the
-/// triangle of these. All are zero while `count` is zero.
+/// Add the frames of a block to the co-moments of earlier frames. `positions` has the shape
+/// (frames, `n_atoms`, 3), Å. `mean` (Å) has 3 numbers for each atom of `atoms`, and `products`
+/// (Å²) is the upper triangle of the co-moments of these numbers. All are zero while `count` is
+/// zero.
 ///
 /// # Errors
 /// [`Error::Argument`] if the sizes do not match.
@@ -113,10 +115,11 @@ by_widest! {
     }
 }
 
-/// Correction of the products when means are merged: for two coordinates, the product of two
-/// factors.
+/// Correction of the products when means are merged: for coordinates i and j, it is `steps[i]`
+/// times `differences[j]`.
 struct Shift {
-    /// Difference of the means of each coordinate, times m n / (m + n).
+    /// Difference of the means of each coordinate, times m n / (m + n) for means of m and of n
+    /// frames.
     steps: Vec<f64>,
     differences: Vec<f64>,
 }
@@ -190,7 +193,7 @@ by_widest! {
         let mut rest = triangle;
         for (first, panel) in (0..n).step_by(WIDTH).zip(panels) {
             let sums = products_of(&panel[..count], &panel[..count]);
-            // For each coordinate of the panel, the part of its row after the panel.
+            // Elements behind the panel in the row of each coordinate of the panel.
             let mut rows: [&mut [f64]; WIDTH] = Default::default();
             for (row, i) in (first..n.min(first + WIDTH)).enumerate() {
                 let (within, below) = rest.split_at_mut(n - i);

@@ -112,8 +112,8 @@ impl Tile {
 }
 
 by_widest! {
-    /// Assign bins to atoms, and mark uncertain bins. With `into`, atoms are first wrapped into a
-    /// brick that is at most one cell away.
+    /// Assign bins to atoms, and mark uncertain bins. With `into`, atoms are first wrapped into
+    /// this brick, from which they are at most one cell away.
     fn assign(atoms: &[[f32; 3]], into: Option<&ApplyPbc>, rough: &[FastBins; 3], tile: &mut Tile) {
         tile.fill(atoms);
         if let Some(into) = into {

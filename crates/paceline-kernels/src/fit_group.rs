@@ -10,7 +10,7 @@ use paceline_base::error::Result;
 /// Degrees of freedom of the motion that the fit removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freedom {
-    /// Whether the rotation is removed in addition to the translation.
+    /// True if the rotation is removed in addition to the translation.
     pub rotation: bool,
     /// Axis (0 to 2) along which nothing is translated, and about which the only rotation takes
     /// place. `None` for motion in three dimensions.
@@ -116,7 +116,8 @@ impl Freedom {
 fn about_axis(rotation: &Matrix3, axis: usize) -> Matrix3 {
     let r = rotation;
     let cosine_y = (r[0][0] * r[0][0] + r[0][1] * r[0][1]).sqrt();
-    // At a right angle about y, rotations about x and z are the same, and x represents both.
+    // If the rotation about y is a right angle, rotations about x and z have the same effect. The
+    // angle about x then represents both.
     let upright = cosine_y <= 4.0 * f64::EPSILON;
     let (cosine, sine) = match axis {
         0 if upright => (r[1][1], -r[2][1]),

@@ -18,11 +18,11 @@ use paceline_base::error::{self, Error};
 /// Minimum distance between donor and acceptor, Å.
 const LEAST: f64 = 1.0;
 
-/// Minimum number of pairs of a part of a frame.
+/// Minimum number of pairs in a part of a frame that one thread computes.
 const LEAST_PAIRS: usize = 4096;
 
-/// Number of donors whose hydrogens are always searched, so that enough pairs are found to
-/// determine the rounding.
+/// Number of donors whose hydrogens are always searched. They usually yield the `FEW`
+/// donor–hydrogen pairs from which on the rounding does not depend on the number of pairs.
 const SOME: usize = 4 * FEW;
 
 /// Geometric criterion of a hydrogen bond: distances in Å, angles in degrees.
@@ -274,8 +274,7 @@ impl HydrogenBonds {
                 |_| (),
             )?;
         }
-        // The first `SOME` donors are added, so that enough pairs are found to determine the
-        // rounding.
+        // The first `SOME` donors are added, so that usually at least `FEW` pairs are found.
         let mut chosen = vec![false; donors.len()];
         chosen.iter_mut().take(SOME).for_each(|one| *one = true);
         for pair in &scratch.found {
@@ -398,8 +397,8 @@ impl HydrogenBonds {
         };
         hits.clear();
         let rule = Rule::new(self.criterion, measure);
-        // The neighbour search checked the positions of the probes, but not of the atoms bonded to
-        // them.
+        // The neighbour search checked that the positions of the probes are finite. Those of the
+        // atoms bonded to the probes are checked below.
         let other = usize::from(!from_hydrogens);
         let test = |found: &[Pair], hits: &mut Vec<Hit>| {
             for &Pair { i, j, distance } in found {

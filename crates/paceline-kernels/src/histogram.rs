@@ -105,7 +105,8 @@ impl Bins {
         self.edges[self.len()]
     }
 
-    /// Return the bin of a number. A number outside all bins gets the first or the last bin.
+    /// Return the bin of a number. A number outside all bins gets the nearer of the first and the
+    /// last bin.
     #[inline]
     pub fn nearest(&self, x: f64) -> usize {
         let last = self.len() - 1;
@@ -262,7 +263,7 @@ impl FastBins {
         any != 0
     }
 
-    /// Assign the bin below all bins to the distances with this label.
+    /// Exclude the distances with this label: assign them to the bin below the first bin.
     pub fn leave_out(&mut self, labels: &[u32], label: u32) {
         let assigned = self.bins.iter_mut().zip(&mut self.doubts);
         for ((bin, doubt), &other) in assigned.zip(labels) {

@@ -201,7 +201,7 @@ static SET: [[u8; LANES]; 256] = {
     table
 };
 
-/// Cut all columns to the same length, so that the compiler checks bounds only once.
+/// Return slices of equal length, so that the compiler checks bounds only once.
 #[inline(always)]
 pub(crate) fn cut<const N: usize>(columns: &mut [Vec<f32>; N]) -> [&mut [f32]; N] {
     let n = columns.iter().map(Vec::len).min().unwrap_or(0);
@@ -410,7 +410,8 @@ static TO_ROWS: [[[u32; 16]; 2]; 3] = {
 };
 
 /// Return the larger of a magnitude and the magnitude of another number, for each lane. If one of
-/// them is NaN, the result is either. `WIDE` and `N` must be the constants of `by_widest`.
+/// the two is NaN, the result is one of the two. `WIDE` and `N` must be the constants of
+/// `by_widest`.
 #[inline(always)]
 pub(crate) fn larger_magnitude<const WIDE: bool, const N: usize>(
     one: &[f32; N],

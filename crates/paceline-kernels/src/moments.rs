@@ -1,16 +1,17 @@
 //! Mean and second moment over frames, for each coordinate or each number of a row.
 //!
-//! Within a leaf, frames are added one by one, in order (Welford 1962, Technometrics 4, 419).
-//! Leaves are merged by the method of Chan, Golub & LeVeque (1983, Am. Stat. 37, 242). A partial
-//! result therefore contains a count, means, and sums of squared deviations from the means.
+//! Within a leaf, which is a run of consecutive frames, frames are added one by one, in order
+//! (Welford 1962, Technometrics 4, 419). Leaves are merged by the method of Chan, Golub & LeVeque
+//! (1983, Am. Stat. 37, 242). A partial result therefore contains a count, means, and sums of
+//! squared deviations from the means.
 
 use super::check_len;
 use super::projection::Superposed;
 use paceline_base::error::Result;
 
-/// Add the frames of a block to the moments of a leaf. Return the sum of the RMSDs (Å) of the
-/// superposed atoms, or 0 without superposition. `positions` has the shape (frames, `n_atoms`, 3),
-/// Å. `mean` (Å) and `m2` (Å²) contain 3 numbers for each atom of `atoms`; all are zero while
+/// Add the frames of a block to the moments of earlier frames. Return the sum of the RMSDs (Å) of
+/// the superposed atoms, or 0 without superposition. `positions` has the shape (frames, `n_atoms`,
+/// 3), Å. `mean` (Å) and `m2` (Å²) contain 3 numbers for each atom of `atoms`; all are zero while
 /// `count` is zero.
 ///
 /// # Errors
@@ -152,7 +153,7 @@ mod tests {
         leaf
     }
 
-    /// Merge leaves in pairs, in the same tree as the engine.
+    /// Merge leaves in pairs, in the same order as the Python engine.
     fn tree(leaves: &[Leaf]) -> Leaf {
         if let [leaf] = leaves {
             return leaf.clone();

@@ -95,7 +95,8 @@ impl Triclinic {
         let cell = cell.reduced();
         let vectors = *cell.vectors();
         let neighbours = std::array::from_fn(|k| {
-            // In base 3, the numbers from 14 on have 1 or 2 as their first digit that is not 1.
+            // In base 3, the first digit other than 1 is a 2 in the numbers 14 to 26. The images
+            // opposite to these begin with a 0 and are left out.
             let digits = [(k + 14) / 9, (k + 14) / 3 % 3, (k + 14) % 3];
             let vector = cell.shifted([0.0; 3], digits.map(|digit| digit as f64 - 1.0));
             (vector, square(vector))
@@ -108,7 +109,8 @@ impl Triclinic {
         }
     }
 
-    /// Return the image rounded vector by vector. If it is near, it is the nearest image.
+    /// Return the image rounded vector by vector. If its square is below `near`, it is the nearest
+    /// image.
     #[inline(always)]
     fn folded(&self, d: [f64; 3]) -> [f64; 3] {
         folded_aslant(d, &self.vectors, &self.over)
@@ -132,7 +134,7 @@ impl Triclinic {
     }
 }
 
-/// Rounded images that are not near, so that a neighbour may be nearer.
+/// Rounded images whose square is not below `near`, so that a neighbouring image may be shorter.
 #[derive(Default)]
 struct Far {
     n: usize,

@@ -27,7 +27,7 @@ const MOST_PAIRS: usize = 100_000_000;
 /// edge.
 const PART: f32 = 0.3;
 
-/// Minimum number of pairs that a part of a frame compares.
+/// Minimum number of pairs that one thread compares in a part of a frame.
 const LEAST_PAIRS: usize = 1 << 17;
 
 type Point = [f32; 3];

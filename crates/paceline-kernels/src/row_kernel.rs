@@ -14,9 +14,9 @@ pub struct Frames<'a> {
     positions: &'a [f32],
     frame_len: usize,
     cells: &'a [[f32; 6]],
-    /// Positions as stored in the file, before placement.
+    /// Positions as stored in the file, before conversion for the kernel.
     stored: &'a [f32],
-    /// Placement of each frame; empty if no frame of the block was placed.
+    /// Conversion of each frame; empty if no frame of the block was converted.
     placements: &'a [Option<Placement>],
 }
 
@@ -141,7 +141,8 @@ pub enum FrameConversion {
     Stored,
     /// Frames need upright cells, because the kernel divides the cell along x, y and z.
     Upright,
-    /// Frames are placed, so that the kernel finds nearest images in any cell.
+    /// Frames are converted as in [`crate::placement`], so that the kernel finds nearest images in
+    /// any cell.
     Placed,
 }
 

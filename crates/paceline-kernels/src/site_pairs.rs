@@ -68,7 +68,7 @@ struct Searched {
     ends: Vec<usize>,
     /// Numbers of atoms of the first pair of groups.
     sizes: [usize; 2],
-    /// Whether MDAnalysis uses cell lists in the smallest cell, and in the largest.
+    /// True if MDAnalysis uses cell lists: in the smallest cell, and in the largest.
     by_cells: [bool; 2],
 }
 

@@ -43,10 +43,11 @@ impl FrameRotation {
     }
 }
 
-/// Further input of a transformation (placements), and its findings (long bonds and rotations).
+/// Conversions of the frames, which a transformation reads, and the long bonds and rotations that
+/// it found.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// Placement of each frame; empty if no frame was placed.
+    /// Conversion of each frame for the kernel; empty if no frame was converted.
     pub placements: Vec<Option<Placement>>,
     /// Long bonds, if the transformation checks bonds.
     pub long: Vec<LongBonds>,

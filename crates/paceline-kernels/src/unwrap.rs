@@ -20,7 +20,7 @@ pub struct Unwrap {
     closing: Closing,
 }
 
-/// Maximum number of bonds on the other side of a small ring.
+/// Maximum number of bonds in a small ring, not counting the bond that closes it.
 const SMALL: usize = 8;
 
 /// Bonds that close rings, divided into small rings and others.
@@ -32,11 +32,13 @@ const SMALL: usize = 8;
 struct Closing {
     small: Vec<Step>,
     others: Vec<Step>,
-    /// Largest number of bonds on the other side of a small ring, or 1.
+    /// Largest number of bonds in any small ring, not counting the bond that closes it; 1 without
+    /// small rings.
     most: usize,
 }
 
-/// Atom indices have four bytes, so that the steps of a protein fit into the first-level cache.
+/// Bond between two atoms. Atom indices have four bytes, so that the bonds of a protein fit into
+/// the first-level cache.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     from: u32,
@@ -222,8 +224,8 @@ impl Closing {
         closing
     }
 
-    /// Return a squared length, Å². If all steps are shorter, the bonds that close small rings are
-    /// shorter than half the cell.
+    /// Return the squared length (Å²) below which all steps must be, so that the bonds that close
+    /// small rings are certainly shorter than half the cell.
     fn short(&self, cell: &Cell) -> f64 {
         // The factor is a margin for rounding of moved atoms.
         0.99 * cell.near() / (self.most * self.most) as f64

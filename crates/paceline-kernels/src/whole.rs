@@ -179,7 +179,7 @@ impl Nearest {
         (pairs, lengths, more)
     }
 
-    /// Return the atoms every `longest` bonds along the path through a bond.
+    /// Return every `longest`-th atom along the path through a bond.
     fn cuts(&self, bond: [usize; 2], longest: usize) -> Vec<usize> {
         let mut path: Vec<usize> = self.back_from(bond[0]).collect();
         path.reverse();
@@ -231,8 +231,8 @@ pub struct Whole {
     contacts: Vec<[usize; 2]>,
 }
 
-/// Range of atoms, and for each coordinate 1, or 0 if the next atom need not be near. The factors
-/// are empty if all adjacent atoms must be near.
+/// Range of atoms that are compared with the next atom, and a factor for each coordinate: 1, or 0
+/// if the next atom need not be near. The factors are empty if all adjacent atoms must be near.
 #[derive(Debug, Clone, Default)]
 struct Neighbouring {
     first: usize,
@@ -380,7 +380,8 @@ impl Whole {
         largest_step(some, counts) < limit as f32 && longest_of(&self.others, atoms, cell).is_none()
     }
 
-    /// Return the longest link of a molecule if atoms of its group are in different images.
+    /// Return the longest link of all broken molecules. A molecule is broken if its atoms in one
+    /// group are in different images.
     fn find_broken(&self, atoms: &[[f32; 3]], cell: &Cell) -> Option<([usize; 2], f64)> {
         longest_of(&self.steps, atoms, cell)?;
         let images = self.images(atoms, cell);
@@ -395,7 +396,8 @@ impl Whole {
                 is_broken[molecule] |= images[atom] != images[firsts[molecule]];
             }
         }
-        // Sheets and tubes that are bonded to their own image cannot be made whole.
+        // Sheets and tubes that are bonded to their own image cannot be made whole, and do not
+        // count as broken.
         for &[a, b] in &self.closing {
             if images[a] != images[b] && !self.shortened(atoms, cell, &images, [a, b]) {
                 is_broken[self.molecule[a]] = false;

@@ -112,7 +112,7 @@ impl FileFormat {
     }
 }
 
-/// Return the formats of the core, in the order of messages.
+/// Return the formats of the core, in the order in which messages list them.
 #[pyfunction]
 pub(super) fn formats() -> Vec<FileFormat> {
     STANDARD

@@ -25,7 +25,7 @@ pub(super) fn lammps_factors(style: &str) -> Result<(f64, f64, f64, f64)> {
     Ok((length, velocity, force, units.time()))
 }
 
-/// DL_POLY's periodic boundary of a cell (Å).
+/// Return DL_POLY's number (imcon) for the periodic boundary of a cell (Å).
 #[pyfunction]
 #[pyo3(signature = (cell))]
 pub(super) fn dlpoly_imcon(cell: Option<Cell>) -> Result<i64> {

@@ -98,7 +98,7 @@ mod _core {
     /// Maximum fraction of a deflate-only chunk that is decompressed without the rest.
     #[pymodule_export]
     const BEGINNING_SHARE: f64 = chunks::BEGINNING_SHARE;
-    /// Additional bytes that are read beyond that fraction.
+    /// Number of bytes that are read beyond the estimated size of a chunk's beginning.
     #[pymodule_export]
     const BEGINNING_SPARE: u64 = chunks::BEGINNING_SPARE;
 }

@@ -47,7 +47,7 @@ impl ExtentArrays<'_> {
 attributes! {
     #[name = "_Block"]
     /// Output arrays of a block; None for a field that is not wanted. With an array for validity,
-    /// fields may be None.
+    /// wanted fields are only checked, and their arrays are not used.
     pub(super) struct BlockArrays<'py> {
         positions: Option<ArrayMut3<'py, f32>>,
         velocities: Option<ArrayMut3<'py, f32>>,

@@ -16,7 +16,7 @@ use paceline_kernels::transform_interface::Refused;
 /// that cannot be computed, with the reason.
 type Found<T, const N: usize> = (NewArray<i64, 1>, NewArray<T, N>, Option<Refused>);
 
-/// Minimum number of pairs of a part of a frame.
+/// Minimum number of pairs in a part of a frame that one thread computes.
 const LEAST_PAIRS: usize = 4096;
 
 /// Number of values in the record of a hydrogen bond.

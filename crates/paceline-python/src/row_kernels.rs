@@ -162,8 +162,8 @@ kernels! {
         }
 
         /// Compute the dipole moment from positions (units of charge × Å), or the current from
-        /// velocities (× Å/ps). With `needs_cell`, also compute the volume of the cell (Å³). Both
-        /// names occur in messages.
+        /// velocities (× Å/ps). With `needs_cell`, also compute the volume of the cell (Å³).
+        /// Messages contain the names in `summed` and `needs_cell`.
         dipole(
             columns: Columns,
             charges: Array1<'_, f64>,

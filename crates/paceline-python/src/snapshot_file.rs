@@ -94,7 +94,7 @@ impl SnapshotFile {
         })
     }
 
-    /// Count the frame, whose atoms were written.
+    /// Count the frame as complete, after its atoms were written.
     fn commit(&self, py: Python<'_>) -> Result<()> {
         self.with(py, file::SnapshotFile::commit)
     }
@@ -129,8 +129,8 @@ pub(super) fn cell_dimensions(cell: Cell) -> [f64; 6] {
     [a, b, c, alpha, beta, gamma]
 }
 
-/// Distribute ranks evenly over nodes, and within each node over its ranks; `nodes` are host names
-/// by rank.
+/// Choose `n_ranks` ranks, spread evenly over the nodes and, on each node, over its ranks. `nodes`
+/// contains the host name of each rank.
 #[pyfunction]
 pub(super) fn spread_ranks(nodes: Vec<String>, n_ranks: usize) -> Vec<usize> {
     rank_choice::spread(&nodes, n_ranks)

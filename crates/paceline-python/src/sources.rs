@@ -27,7 +27,7 @@ fn open_file(path: &Path) -> error::Result<Arc<dyn Source>> {
     Ok(Arc::new(FileSource::open(path)?))
 }
 
-/// Parse samples, which exist only if the file has not changed since it was opened.
+/// Parse samples of a file, with which later reads of the file are compared.
 pub(super) fn samples_from(samples: &[u8]) -> error::Result<Samples> {
     Samples::from_bytes(samples)
         .ok_or_else(|| Error::Argument("these bytes are not samples of a file".into()))
@@ -344,8 +344,8 @@ mod stores {
             Ok(PyBytes::new(py, &bytes))
         }
 
-        /// Measure the speed of the store with at most `n_bytes`, for about some seconds: the time to a
-        /// response, s; bytes per second of one connection, and of all together.
+        /// Measure the store for about `seconds`, with at most `n_bytes`. Return the time to a
+        /// response (s), and the bytes per second of one connection and of all together.
         fn measure(&self, py: Python<'_>, n_bytes: u64, seconds: f64) -> Result<(f64, f64, f64)> {
             let limit = Duration::try_from_secs_f64(seconds).unwrap_or_default();
             let found = py.detach(|| self.0.measure(n_bytes, limit))?;

@@ -79,7 +79,7 @@ fn check_agreement(
     Ok(())
 }
 
-/// Refuse errors that this rank can detect alone.
+/// Refuse atoms with errors that this rank can detect alone.
 fn check_own(
     records: &dyn Records,
     n_atoms: u64,
@@ -121,8 +121,8 @@ pub fn check_ids(comm: &dyn Communicator, n_atoms: u64, ids: &[i64]) -> Result<(
             let wrong = find(1..=n_atoms, |range| {
                 Ok(sum(comm, surplus(comm, ids, range))? != 0)
             })?;
-            // Ids below `wrong` are right. If `wrong` is missing, another id is duplicate, or the
-            // reverse.
+            // Ids below `wrong` are right. If `wrong` is missing, a later id is duplicate; if
+            // `wrong` is duplicate, a later id is missing.
             let others = wrong + 1..=n_atoms;
             match count(&(wrong..=wrong))? {
                 0 => (Some(wrong), Some(find(others, more)?)),

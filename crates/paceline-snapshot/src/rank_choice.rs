@@ -8,8 +8,8 @@ use std::hash::Hash;
 /// and less, the number of writers does not matter.
 pub const WRITER_BYTES: u64 = 1 << 20;
 
-/// Distribute `n` ranks evenly over nodes, and within each node over its ranks; `nodes` identifies
-/// the node of each rank.
+/// Choose `n` ranks, spread evenly over the nodes and, on each node, over its ranks. `nodes`
+/// identifies the node of each rank.
 pub fn spread<T: Eq + Hash>(nodes: &[T], n: usize) -> Vec<usize> {
     let mut numbers: HashMap<&T, usize> = HashMap::new();
     let mut by_node: Vec<Vec<usize>> = Vec::new();

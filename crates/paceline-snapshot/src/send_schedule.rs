@@ -76,7 +76,8 @@ impl<'a> SendSchedule<'a> {
     /// Sort the atoms of as many batches as the budget allows.
     fn learn(&mut self, first: usize) {
         let (mut end, mut n_numbers) = (first, 0);
-        // Each atom needs an index, and each writer too, even without atoms.
+        // Each atom needs an index in `order`, and each writer an entry in `starts`, even without
+        // atoms.
         let numbers = |n_atoms: u64| n_atoms + self.n_writers as u64;
         while let Some(&n_atoms) = self.n_own.get(end)
             && (end == first || n_numbers + numbers(n_atoms) <= self.budget as u64)

@@ -351,7 +351,7 @@ fn agree_on_frame(
     heading: &Heading,
 ) -> Result<Contents> {
     let cell = heading.cell.as_ref().map_or(0, |cell| {
-        // Not the digest of a missing cell.
+        // The lowest bit is set, so that the digest differs from the 0 of a missing cell.
         xxh3_64(bytemuck::cast_slice(cell.as_flattened())) | 1
     });
     let given = u64::from(atoms.fields().bits()) | u64::from(atoms.names.is_some()) << 8;
@@ -390,7 +390,7 @@ fn agree_on_frame(
     })
 }
 
-/// Give all ranks the place of a frame, which rank 0 has.
+/// Send the destination of a frame from rank 0 to all ranks.
 fn broadcast(
     comm: &dyn Communicator,
     place: Option<Place>,

@@ -104,13 +104,13 @@ impl StaticProperties {
         Ok(())
     }
 
-    /// Properties of the last check.
+    /// Properties that any rank had in the last check.
     pub fn found(&self) -> impl Iterator<Item = Property> {
         let all = Property::ALL.into_iter().zip(self.found);
         all.filter_map(|(property, found)| found.map(|_| property))
     }
 
-    /// Keep the properties of the last check, after the frame was written.
+    /// Keep the digests of the last check, after its frame was written, for later checks.
     pub fn keep(&mut self) {
         for (kept, found) in self.kept.iter_mut().zip(self.found) {
             *kept = found.or(*kept);

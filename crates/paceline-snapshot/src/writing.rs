@@ -267,8 +267,8 @@ fn write_all(plan: &Plan<'_>, n_atoms: &[u64], cost: &mut Cost) -> Result<Result
     Ok(target.and_then(|target| target.close(plan.job.sync, cost)))
 }
 
-/// Write the atoms of this rank through MPI-IO. All ranks open the file together. A rank whose
-/// atoms are written continues as long as any rank has atoms left.
+/// Write the atoms of this rank through MPI-IO. All ranks open the file together. All ranks make
+/// the same number of calls: a rank without further atoms writes nothing in them.
 pub fn mpiio(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let job = plan.job;
     let at_a_time = plan.budget.written;

@@ -21,7 +21,7 @@ use crate::credentials::{
 use crate::requests::{Connector, Container};
 use paceline_formats::error::{Error, Result};
 
-/// Environment variables of which one is set if the environment has credentials.
+/// Environment variables of credentials: at least one is set if the environment has any.
 const AWS: [&str; 5] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -63,7 +63,7 @@ const GOOGLE_LOGIN: &str = ".config/gcloud/application_default_credentials.json"
 /// Client of a bucket or host.
 pub(crate) struct Client {
     pub(crate) objects: Arc<dyn ObjectStore>,
-    /// The same bucket; `None` for servers, which have no lists.
+    /// Interface that lists the objects of the bucket; `None` for servers, which have no lists.
     pub(crate) lists: Option<Arc<dyn PaginatedListStore>>,
 }
 
@@ -184,7 +184,7 @@ fn once() -> RetryConfig {
 }
 
 /// Options of all clients. They replace those of variables such as `AWS_CONNECT_TIMEOUT`, because
-/// [`Connector`] makes clients with times of its own.
+/// [`Connector`] sets the time limits of requests.
 fn options() -> ClientOptions {
     ClientOptions::new().with_allow_http(true)
 }
@@ -199,7 +199,7 @@ fn s3(address: &Address, set: &[Variable]) -> std::result::Result<AmazonS3Builde
     let is_unsigned = is_anonymous() || skipping(address.scheme).is_some();
     let signs = has_credentials(address) && !is_unsigned;
     let profile = match is_unsigned || has_variable(&AWS) {
-        // Errors of a profile matter if its keys are needed.
+        // The keys of the profile are not needed, so that its errors are ignored.
         true => aws_profile().unwrap_or_default(),
         false => aws_profile()?,
     };
@@ -212,7 +212,8 @@ fn s3(address: &Address, set: &[Variable]) -> std::result::Result<AmazonS3Builde
         if let (Some(uri), None) = (value_of(FULL_URI), value_of(TOKEN_FILE))
             && value_of(RELATIVE_URI).is_none()
         {
-            // `object_store` knows this address only together with a file.
+            // `object_store` uses `FULL_URI` only together with a token file. It gets a relative
+            // address instead, and [`Connector`] sends its requests to `uri`.
             builder = builder
                 .with_config(AmazonS3ConfigKey::ContainerCredentialsRelativeUri, "/")
                 .with_http_connector(Connector {
@@ -294,7 +295,7 @@ fn check_sources<'a>(
         Ok(())
     } else if let Some(uri) = value_of(FULL_URI) {
         check_container(uri)?;
-        // The client reports other errors of this file.
+        // A file that cannot be read is ignored here, because the client reports its error.
         let path = value_of(TOKEN_FILE);
         let token = path.and_then(|path| fs::read_to_string(path).ok());
         check_word(
@@ -310,8 +311,8 @@ fn check_sources<'a>(
     }
 }
 
-/// Refuse a server of credentials that is neither near nor encrypted, as AWS's programs do: keys are
-/// read from it, and a token is sent to it.
+/// Refuse a server of credentials that is neither local nor encrypted, as AWS's programs do: it
+/// sends keys, and receives a token.
 fn check_container(uri: &str) -> std::result::Result<(), String> {
     let near = [
         "localhost",

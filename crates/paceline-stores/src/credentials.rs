@@ -144,7 +144,7 @@ pub(crate) fn check(name: &str, value: &str) -> Result<(), String> {
         && reqwest::Url::parse(&server).is_ok_and(|url| url.has_host() && is_scheme(url.scheme()));
     match is_usable {
         true => Ok(()),
-        // It may contain a password.
+        // The value may contain a password, and is not quoted.
         false if value.contains('@') => Err(format!("{name}: expected {expected}")),
         false => Err(format!("{name}: expected {expected}, found {value:?}")),
     }

@@ -28,9 +28,9 @@ impl Request<'_> {
         let text = text_of(&error);
         let connection = connection_of(&error);
         let is_timeout = connection.is_some_and(|one| one.kind() == HttpErrorKind::Timeout);
-        // Unlike the whole text, it quotes no address and no response.
+        // Unlike `text`, these messages contain neither an address nor a response of the server.
         let below = connection.map_or_else(String::new, |one| text_of(one));
-        // Address of the request, which may be one for credentials.
+        // Address of the failed request, which may be a request for credentials.
         let action = between(&text, "Error performing ", " in ").unwrap_or_default();
         let url = action.rsplit(' ').next().unwrap_or_default();
         let is_http = self.address.scheme.is_http();
@@ -115,7 +115,8 @@ impl Request<'_> {
             _ if below.contains("(Connect)") => {
                 let (scheme, rest) = url.split_once("://").unwrap_or_default();
                 let host = rest.split(['/', '?']).next().unwrap_or_default();
-                // It may not be used for this host, which no_proxy may name.
+                // The message only says that a proxy is set, because no_proxy may exclude this host
+                // from it.
                 let proxy = proxy_variable(scheme).map(|name| format!(" ({name} is set)"));
                 let proxy = proxy.unwrap_or_default();
                 let (kind, what) = match is_timeout {

@@ -23,8 +23,8 @@ use crate::version::Version;
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::Requests;
 
-/// Number of bytes of a request. A range is divided into requests of the smaller size if these and
-/// those in flight are at most `PARALLEL`, since they are sent together.
+/// Limits of the number of bytes of a request. Between them, a request has 1/`PARALLEL` of the
+/// bytes that are requested together and in flight.
 const SMALLEST: u64 = 1 << 20;
 const LARGEST: u64 = 4 << 20;
 const PARALLEL: u64 = 8;
@@ -177,14 +177,15 @@ impl Object {
         Ok(object)
     }
 
-    /// Return the same version without any bytes, which no other reader shares.
+    /// Return an object of the same version that keeps no bytes yet, and that no other reader
+    /// shares.
     pub(crate) fn without_bytes(&self) -> Arc<Object> {
         let (version, store) = (self.version.clone(), Arc::clone(&self.store));
         Object::new(&self.address, self.size, version, self.process, store)
     }
 
-    /// Return the key by which readers of this version find what they share; `None` if the version is
-    /// unknown.
+    /// Return the key by which readers of this version find the object that they share; `None` if
+    /// the version is unknown.
     fn key(&self) -> Option<String> {
         let path = self.address.path().display();
         let client = Arc::as_ptr(&self.store).addr();
@@ -192,7 +193,7 @@ impl Object {
         (self.version != Version::Unknown).then(key)
     }
 
-    /// Return the object that readers of this version share: this one, unless there is one.
+    /// Return the object that readers of this version share: an existing one, or else this one.
     fn shared(self: Arc<Self>) -> Arc<Self> {
         match self.key() {
             Some(key) => self.process.share(key, self),
@@ -200,7 +201,7 @@ impl Object {
         }
     }
 
-    /// Add the beginning, which was requested before, unless parts of it are there.
+    /// Add the beginning, which was requested before, unless some of its bytes are already kept.
     fn add_front(&self, front: Bytes) {
         let len = front.len() as u64;
         let mut pieces = self.lock();
@@ -267,13 +268,14 @@ impl Object {
         let run = pieces.add_announced(range.clone());
         self.request(&mut pieces, range.clone(), false);
         let (len, own) = (run.end - run.start, range.end - range.start);
-        // Blocks of a run differ in size. Long ranges are those of a reader that announces enough.
+        // The range must continue others, but not by much, because blocks differ in size. A reader
+        // that announces long ranges needs no further bytes.
         if own < ahead / 2 && len > own + own / 2 {
             let further = ahead.min(GROWTH * len);
             let end = run.end.saturating_add(further).min(self.size);
             let missing = pieces.missing(run.end..end);
             let n_missing: u64 = missing.iter().map(|part| part.end - part.start).sum();
-            // Bytes of a long run are requested in few long requests.
+            // Nothing is requested until the missing bytes fill a long request, or end the object.
             if n_missing >= LARGEST.min(further) || end == self.size {
                 self.request(&mut pieces, run.end..end, false);
             }
@@ -480,9 +482,9 @@ impl Pieces {
         (piece.end > at).then_some((start, piece))
     }
 
-    /// Return where the piece starts that is least likely to be needed again, if any may be dropped:
-    /// the one that was used first of those that were read to the end, else of those that were read in
-    /// part.
+    /// Return the offset of the piece to be dropped first, if any may be dropped: the least
+    /// recently used of the pieces that were read to the end, else of those that were read in part,
+    /// else of old pieces that were not read.
     fn first_to_drop(&self) -> Option<u64> {
         let may_drop = |piece: &Piece| {
             matches!(piece.content, Content::Here(_))
@@ -497,7 +499,8 @@ impl Pieces {
 
     /// Add a range to those that were announced, and return the run that contains it.
     fn add_announced(&mut self, range: Range<u64>) -> Range<u64> {
-        // Bytes that were announced and dropped again are those of a further pass over the object.
+        // Bytes that were announced before, but are not kept, belong to a further pass over the
+        // object, whose run begins anew.
         if !self.missing(range.clone()).is_empty() {
             self.announced.forget(&range);
         }
@@ -770,7 +773,7 @@ mod tests {
             let piece = Piece::of(start + 10, Content::Here(Bytes::new()));
             pieces.by_start.insert(start, piece);
         }
-        // Readers announce a range several times. These bytes are there.
+        // Readers announce a range several times. The bytes of this range are still kept.
         assert_eq!(pieces.add_announced(10..20), 0..30);
         pieces.by_start.clear();
         assert_eq!(pieces.add_announced(0..10), 0..10);
@@ -801,7 +804,7 @@ mod tests {
             pieces.by_start.remove(&start);
         }
         assert_eq!(dropped, [20, 40, 10, 30]);
-        // Nobody has read it for a long time.
+        // No reader has used this piece for a long time.
         if let Some(piece) = pieces.by_start.get_mut(&0)
             && let Some(used) = Instant::now().checked_sub(2 * OLD)
         {

@@ -15,13 +15,13 @@ const LATENCY: f64 = 0.05;
 /// a request of its own, whose bytes nobody reads.
 const SMALLEST_GAP: f64 = 65_536.0;
 const LARGEST_GAP: f64 = 1_048_576.0;
-/// The same gap while the bandwidth is unknown, and number of bytes of gaps in a block of frames.
-/// Reading the gaps is what measures the bandwidth.
+/// Gap up to which ranges are requested together while the bandwidth is unknown, and maximum number
+/// of bytes of all gaps in a block of frames. Reading the gaps measures the bandwidth.
 const FIRST_GAP: u64 = 1 << 20;
 const FIRST_GAPS: u64 = 8 << 20;
 /// Maximum gap that is read between requests of which one waits for the other, bytes.
 const LARGEST_HOP: f64 = 33_554_432.0;
-/// The same gap while the bandwidth is unknown.
+/// Gap that is read between such requests while the bandwidth is unknown, bytes.
 const FIRST_HOP: u64 = 4 << 20;
 /// Weights of a measurement above and below the estimate. Other requests can only make a response
 /// later, and unused connections make transfers slower than the bandwidth.
@@ -31,8 +31,9 @@ const FASTER: f64 = 0.5;
 const SLOWER: f64 = 0.2;
 /// Time of transfers after which the bandwidth is estimated again.
 const SPAN: Duration = Duration::from_millis(50);
-/// Time of transfers, or number of their bytes, after which it is estimated for the first time. All
-/// later requests depend on it, and short ones do not measure it again.
+/// Time of transfers, or number of their bytes, after which the bandwidth is estimated for the
+/// first time. All later requests depend on this estimate, and short requests do not measure it
+/// again.
 const FIRST_SPAN: Duration = Duration::from_millis(500);
 const FIRST_BYTES: u64 = 4 << 20;
 
@@ -66,7 +67,8 @@ struct Measured {
     /// Number of responses that are being received, and until when their time is counted.
     receiving: usize,
     counted: Option<Instant>,
-    /// Time during which responses were received, and the bytes of them, since the last estimate.
+    /// Time during which responses were received, and number of their bytes, since the last
+    /// estimate.
     busy: Duration,
     bytes: u64,
 }
@@ -149,7 +151,7 @@ impl Measured {
 }
 
 impl Pace {
-    /// Begin with what another process has measured, if it has.
+    /// Begin with the estimate of another process, if there is one.
     pub(crate) fn of(known: Option<Estimate>) -> Self {
         Pace(Mutex::new(Measured {
             latency: known.map(|known| known.latency),

@@ -93,7 +93,7 @@ pub(crate) trait KeepsBytes: Send + Sync {
 /// Estimates of other processes, by the numbers of the stores.
 static ESTIMATES: Mutex<Vec<(u64, Estimate)>> = Mutex::new(Vec::new());
 
-/// Return the number by which processes name a store to each other.
+/// Return the number that identifies a store in estimates that processes exchange.
 fn number_of(client_key: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     client_key.hash(&mut hasher);
@@ -378,7 +378,7 @@ impl Process {
     }
 }
 
-/// Request that was sent. Without a reader, it ends.
+/// Request that was sent. Dropping this value aborts the request if it is still running.
 pub(crate) struct Started<T> {
     receiver: Receiver<Result<T>>,
     task: AbortHandle,

@@ -18,7 +18,8 @@ const REDIRECTS: usize = 5;
 /// Beginning of the message about a redirect that is not followed.
 pub(crate) const REFUSED: &str = "the redirect was refused";
 
-/// Hosts of the requests of a client. Names of other hosts are those of redirects.
+/// Names of the hosts to which a client sends requests. A request to any other host follows a
+/// redirect.
 #[derive(Debug, Clone)]
 pub(crate) struct Hosts {
     known: Arc<Mutex<Known>>,
@@ -62,7 +63,7 @@ impl Hosts {
 
     /// Add the host of a request, which may be in a private network.
     pub(crate) fn add(&self, host: &str) {
-        // The names that are looked up have small letters, as redirects have, unless they are those
+        // Names of hosts that are looked up later are in lower case, as in redirects, except names
         // of proxies.
         let host = host.to_ascii_lowercase();
         let mut known = self.lock();

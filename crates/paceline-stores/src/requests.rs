@@ -22,14 +22,15 @@ use crate::credentials::RETRY_SECONDS;
 use crate::redirects::{Hosts, REFUSED};
 
 const DEFAULT_RETRY: Duration = Duration::from_secs(60);
-/// Pauses between two requests.
+/// First and longest pause before a request is repeated.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// Maximum number of attempts to reach a server that does not respond at all.
 const CONNECTIONS: u32 = 4;
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum times to connect to the server of a machine's credentials, which `object_store` sets, and
-/// to wait for its responses. Machines without such a server may lose requests for it.
+/// Maximum times to connect to the server of a machine's credentials (the time that `object_store`
+/// sets), and to wait for its responses. On a machine without this server, requests to it may get
+/// no response.
 const METADATA_CONNECT: Duration = Duration::from_secs(1);
 const METADATA_LIMIT: Duration = Duration::from_secs(5);
 /// Maximum time without another byte of a response.

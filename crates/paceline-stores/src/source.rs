@@ -30,7 +30,8 @@ const FAR: u64 = 16 << 20;
 /// its reads are equally spaced.
 const MOST_AHEAD: u64 = 32;
 
-/// Number of bytes of a request that [`StoreSource::measure`] sends alone, and of such requests.
+/// Number of bytes of a request that [`StoreSource::measure`] sends alone, and number of such
+/// requests.
 const ALONE: u64 = 1 << 20;
 const N_ALONE: u64 = 3;
 /// Number of bytes that are announced together when several connections are measured.
@@ -170,7 +171,8 @@ impl StoreSource {
             }
         }
         let one = rate(arrived, alone);
-        // A slow connection is measured with fewer bytes. Several may be faster than one.
+        // A slow connection is measured with fewer bytes. Several connections may be faster than
+        // one, so that the second range depends on the rate of the first.
         let (mut several, mut start) = (one, at * ALONE);
         for share in [3, 1] {
             let affordable = (several * limit.as_secs_f64()) as u64;
@@ -224,7 +226,7 @@ fn rate_of_several(object: &Arc<Object>, range: Range<u64>, latency: Duration) -
     for part in parts {
         object.read(part.start, &mut buffer[..(part.end - part.start) as usize])?;
     }
-    // Latencies differ, so that a short remainder would give any rate.
+    // Latencies vary: without a minimum time, a short remainder could yield any rate.
     let elapsed = begun.elapsed();
     let time = elapsed.saturating_sub(latency).max(elapsed / 10);
     Ok(rate(range.end - range.start, time))
@@ -392,14 +394,14 @@ mod tests {
         // If consecutive addresses are close together, the window grows.
         assert_eq!(go_to(0), vec![0..NEAR; 1]);
         assert_eq!(go_to(NEAR), vec![NEAR..3 * NEAR; 1]);
-        // Regular addresses.
+        // Addresses with equal distances.
         assert_eq!(go_to(10 * MB).len(), 1);
         let stride = 3 * MB + 5;
         assert_eq!(go_to(10 * MB + stride).len(), 1);
         let windows = go_to(10 * MB + 2 * stride);
         assert_eq!(windows.len(), 3);
         assert!(windows[2].contains(&(10 * MB + 4 * stride)));
-        // Another way.
+        // Other distances.
         assert_eq!(go_to(7 * MB).len(), 1);
     }
 }

@@ -229,7 +229,7 @@ impl Atoms {
 
     /// Find all pairs within the maximum distance, and some slightly beyond.
     fn find_candidates(&mut self, cell: Option<&Cell>, donors: &[bool]) {
-        // Residues that are adjacent or next to adjacent in the sequence form no such bond.
+        // No donor is bonded to the O of its own residue, or of one of the two residues before it.
         let (donates, may) = (
             |i: usize| donors[i + 1],
             |i: usize, j: usize| i.abs_diff(j) >= 2,

@@ -6,8 +6,9 @@ use crate::cell::{Cell, square, whole};
 /// centres are near.
 const RUN: usize = 8;
 
-/// Find all pairs of N and O within `reach` (Å), and some slightly beyond. `donates` selects the N,
-/// and `may` the pairs. Runs of residues that are far apart are skipped.
+/// Find all pairs of N and O within `reach` (Å), and some slightly beyond. `donates` selects N
+/// atoms, and `may` selects pairs of N and O, both by their indices. Runs of residues that are far
+/// apart are skipped.
 pub fn find_pairs(
     n: &[[f32; 3]],
     o: &[[f32; 3]],

@@ -23,7 +23,7 @@ const BINS_OF_FEW: usize = 32;
 const MANY: usize = 2;
 /// Number of atoms whose rows of bins are looked up together.
 const SOME: usize = 64;
-/// Minimum number of atoms of a part of a frame.
+/// Minimum number of atoms in a part of a frame that one thread computes.
 pub(super) const LEAST_ATOMS: usize = 2048;
 
 /// Position in the cell, and the part of a bin that contains the position, along each vector.
@@ -52,18 +52,19 @@ pub(super) struct Bins {
     numbers: Vec<u32>,
     begins: Vec<u32>,
     /// Marks, one bit per part. Each row along a begins with a new word, and has `PARTS` more bits
-    /// at both ends. The last word has no marks, and is used for positions outside all parts.
+    /// at both ends. The last word has no marks: positions outside all parts refer to it.
     marks: Vec<u64>,
     homes: Vec<WrappedAtom>,
     entries: Vec<(u32, u32, Point)>,
     /// Bit masks of the parts with atoms.
     occupied: Vec<u64>,
-    /// The same masks, with the adjacent parts of each row.
+    /// Masks like `occupied`, in which nearby parts in the same row are set, too.
     spread: Vec<u64>,
 }
 
 impl Bins {
-    /// Sort atoms into bins, and collect the other atoms that may be near any of them, in parts.
+    /// Sort the atoms of `of` into bins, and collect the atoms of `others` that may be near any of
+    /// them in `near`: one list for each part of `others`.
     ///
     /// # Errors
     /// A message if a position is not finite, or cannot be wrapped into the cell.
@@ -86,8 +87,8 @@ impl Bins {
         }
     }
 
-    /// Collect the atoms that may be near any atom in the bins, in parts; return the largest
-    /// coordinate of atoms that were far away.
+    /// Collect the atoms that may be near any atom in the bins: one list for each part of `of`.
+    /// Return the largest coordinate of the atoms that are at least `FEW_CELLS` away from the cell.
     fn near(&self, of: Atoms<'_>, near: &mut Vec<Vec<NearAtom>>) -> Result<f32, String> {
         let parts = of.places.chunks(part_len(of.places.len(), LEAST_ATOMS));
         near.resize_with(parts.len(), Vec::new);
@@ -97,8 +98,8 @@ impl Bins {
         (farthest.into_iter()).try_fold(0.0, |most: f32, farthest| Ok(most.max(farthest?)))
     }
 
-    /// Sort atoms into bins. Arguments include the number of atoms in the other group and their
-    /// largest coordinate (Å). Return the largest coordinate including these atoms.
+    /// Sort atoms into bins. `n_others` is the number of atoms in the other group, and `largest` is
+    /// their largest coordinate (Å). Return the largest coordinate of both groups.
     fn put(
         &mut self,
         measure: &Measure,
@@ -135,8 +136,8 @@ impl Bins {
         Ok(largest)
     }
 
-    /// Wrap all atoms of the bins into the cell. Returns the largest coordinate of atoms that were
-    /// far away.
+    /// Wrap all atoms of the bins into the cell. Return the largest coordinate of the atoms that
+    /// are at least `FEW_CELLS` away from the cell.
     fn wrap_atoms(&mut self, of: Atoms<'_>) -> Result<f32, String> {
         let len = part_len(of.places.len(), LEAST_ATOMS);
         self.homes.resize(of.places.len(), WrappedAtom::default());

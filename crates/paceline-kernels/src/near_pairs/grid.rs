@@ -59,7 +59,8 @@ pub(super) struct Grid {
 pub(super) struct Lanes {
     pub x: [[f32; PLACED]; 3],
     pub part: [[u32; PLACED]; 3],
-    /// Distance from the cell in cells. It is at least `FEW_CELLS`, or NaN, if it is unknown.
+    /// Distance from the origin in cells, summed over vectors; without a cell, 0 within the bins
+    /// and at least `FEW_CELLS` elsewhere.
     pub away: [f32; PLACED],
 }
 
@@ -203,8 +204,8 @@ impl Grid {
         }
     }
 
-    /// Wrap positions that are far away into the cell, if there is one. Return their largest
-    /// coordinate.
+    /// Wrap positions that are at least `FEW_CELLS` away into the cell, if there is one. Return
+    /// their largest coordinate.
     ///
     /// # Errors
     /// A message if a position is not finite, or cannot be wrapped into the cell.
@@ -266,7 +267,7 @@ impl Lanes {
         }
     }
 
-    /// Wrap positions into the cell; return whether some were too far away.
+    /// Wrap positions into the cell; return true if some are at least `FEW_CELLS` away.
     #[inline(always)]
     pub(super) fn wrap_atoms(&mut self, grid: &Grid) -> bool {
         if grid.pbc.is_none() {
@@ -294,7 +295,7 @@ by_widest! {
             spread_bits(from, *span, words, spread);
             for (place, _) in all.iter().enumerate().filter(|(_, one)| *one == span) {
                 let (j, k) = (place % REACHED, place / REACHED);
-                // Rows at the end of a plane are in two separate pieces.
+                // Rows that are moved beyond the end of a plane continue at its beginning.
                 let cut = words * around(0, j, n1);
                 for (at, from) in spread.chunks_exact(plane).enumerate() {
                     let to = &mut marks[plane * around(at, k, n2)..][..plane];

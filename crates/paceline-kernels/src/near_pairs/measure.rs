@@ -77,7 +77,8 @@ impl Measure {
         }
     }
 
-    /// Return the position from which distances are computed.
+    /// Return a position in the form in which distances are computed: wrapped into the cell, or
+    /// relative to the origin.
     ///
     /// # Errors
     /// A message if the position cannot be wrapped in single precision.
@@ -88,8 +89,8 @@ impl Measure {
         }
     }
 
-    /// Return true if MDAnalysis uses cell lists. The algorithm determines the rounding of
-    /// distances.
+    /// Return true if MDAnalysis uses cell lists, in which distances are rounded differently than
+    /// in a comparison of all pairs.
     pub(crate) fn is_by_lists(&self) -> bool {
         self.lists.is_some()
     }

@@ -245,15 +245,15 @@ struct Searched<'a> {
     /// True if the smaller group is the first group.
     swapped: bool,
     measure: &'a Measure,
-    /// Distances up to this one (Å) are left out.
+    /// Pairs up to this distance (Å) are left out.
     least: Option<f64>,
 }
 
 impl Search {
     /// Search pairs between the atoms `first` and `second` of two groups, given by their columns.
-    /// Add pairs within the cutoff of the measure to `pairs`. If `least` is given, distances must be
-    /// larger than `least` (Å). The pairs are found in parts, which are passed to `arrange` in any
-    /// order.
+    /// Add pairs within the cutoff of the measure to `pairs`. If `least` is given, distances must
+    /// be larger than `least` (Å). Each part of the larger group yields a list of pairs, to which
+    /// `arrange` is applied; the lists may be processed in any order.
     ///
     /// # Errors
     /// A message if a position is not finite, or cannot be wrapped into the cell.
@@ -326,7 +326,7 @@ impl Search {
         Ok(())
     }
 
-    /// Mark the atoms that are within the cutoff of the measure of any other given atom.
+    /// Mark those of `atoms` that are within the cutoff of the measure of any of the `others`.
     ///
     /// # Errors
     /// As [`Search::find`].
@@ -380,7 +380,8 @@ impl Search {
 }
 
 impl Searched<'_> {
-    /// Add the pairs among candidates, each an index in `near` and an index in `self.few`.
+    /// Add the candidates that are within the cutoff to `pairs`. A candidate is an index in `near`
+    /// and an index in `self.few`.
     fn add(
         &self,
         near: &[NearAtom],

@@ -24,7 +24,7 @@ use steps::{Followed, Frames, Notes, Step, Stop};
 pub type Images = [i16; 3];
 
 /// Maximum number of parts into which atoms are divided, and minimum number of atoms in a part.
-/// Sixteen frames of this many atoms take as long as waking a thread.
+/// Unwrapping sixteen frames of this minimum takes as long as waking a thread.
 const MOST_PARTS: usize = 16;
 const LEAST_PART: usize = 2 * PIECE;
 /// Maximum distance of an atom from the origin, in cells. Images can represent the distance to the

@@ -208,7 +208,8 @@ by_widest! {
     }
 }
 
-/// Copy the last positions to `last`, because steps alternate between two buffers.
+/// Copy the positions in the last frame from `last` to `other`, the buffer of the caller, if the
+/// number of steps is odd: steps alternate between these two buffers.
 #[inline(always)]
 fn copy_last(n_steps: usize, last: &mut PiecePositions, other: &mut PiecePositions) {
     if !n_steps.is_multiple_of(2) {
@@ -249,8 +250,8 @@ impl Bounds {
         let coordinate = 1.25 * f32::from_bits(square).sqrt();
         let largest = self.per_length * f64::from(coordinate);
         (self.square, self.by) = (0, 0.0);
-        // If images are given, the distance of an atom from the origin begins at that of its
-        // position.
+        // If unwrapping starts from given images, `farthest` does not yet contain the distance of a
+        // position in the file from the origin.
         if largest <= FARTHEST && 2.0 * largest + self.farthest < f64::from(i16::MAX) {
             // Error bound: each operation and each number of the cell contributes half a unit in
             // the last place of the sum of magnitudes. Each of two frames has twelve contributions,

@@ -491,7 +491,7 @@ fn add_products<const ROWS: usize>(
     *products = sums;
 }
 
-/// Add a number times the numbers of a panel. `ROWS` has the same value as in `fill_by`.
+/// Add `x` times the numbers `y` of a panel to `sum`. `ROWS` has the same value as in `fill_by`.
 #[inline(always)]
 fn plus<const ROWS: usize>(mut sum: Lanes, x: f64, y: &Lanes) -> Lanes {
     // Intrinsics are needed, because the compiler groups numbers of neighbouring rows: eight rows
@@ -603,7 +603,8 @@ pub fn put_tile<T: Copy>(
     for (of_row, row) in tile.chunks_exact(width.max(1)).zip(rows.clone()) {
         let (begin, start) = if is_condensed {
             let begin = columns.start.max(row + 1).min(columns.end);
-            // Number of pairs in earlier rows, plus the number of pairs that this row lacks.
+            // Earlier rows have `before` pairs, and this row has `begin - row - 1` pairs before
+            // column `begin`.
             let before = row * (2 * n_frames - row - 1) / 2;
             (begin, (before + begin).saturating_sub(row + 1))
         } else {

@@ -24,7 +24,7 @@ use paceline_base::error;
 use paceline_base::error::Error;
 
 const NEEDED_BY: &str = "SASA";
-/// Minimum number of boxes of a part of a frame.
+/// Minimum number of boxes in a part of a frame that one thread computes.
 const LEAST_BOXES: usize = 32;
 
 /// Spheres, the points on them, and the sums to compute.
@@ -130,8 +130,8 @@ impl Sasa {
 }
 
 by_widest! {
-    /// Count the exposed points of each reported sphere in some boxes. Results are given by the
-    /// sphere's index in the grid.
+    /// Count the exposed points of each reported sphere in some boxes. `counts` has one number for
+    /// each sphere in these boxes, in the order of the grid.
     fn count(sasa: &Sasa, grid: &Grid, boxes: Range<usize>, scratch: &mut Scratch, counts: &mut [u32]) {
         let first = grid.begins[boxes.start];
         for at in boxes {
@@ -151,8 +151,8 @@ by_widest! {
     }
 }
 
-/// Count the exposed points of each reported sphere. Results are given by the sphere's index in the
-/// grid.
+/// Count the exposed points of each reported sphere. `counts` gets one number for each sphere, in
+/// the order of the grid.
 fn count_all(sasa: &Sasa, grid: &Grid, scratch: &mut Scratch, counts: &mut Vec<u32>) {
     counts.clear();
     counts.resize(grid.atoms.len(), 0);
@@ -255,7 +255,7 @@ impl Points {
         &self.all
     }
 
-    /// Remove the points that some neighbours cover.
+    /// Remove the points that any of these neighbours covers.
     #[inline(always)]
     pub fn cover<const WIDE: bool>(&self, neighbours: &Batch, alive: &mut Vec<Alive>) {
         let mut n_alive = 0;
@@ -320,7 +320,7 @@ impl Group {
         }
     }
 
-    /// Remove the patches and points that some neighbours cover.
+    /// Remove the patches and points that any of these neighbours covers.
     #[inline(always)]
     fn cover<const WIDE: bool>(&self, neighbours: &Batch, left: &mut Alive) {
         let [x, y, z] = &self.axes;

@@ -20,8 +20,8 @@ const DELTA: usize = 9;
 const CELL: usize = 10;
 const FOUR_DIMS: usize = 11;
 const VERSION: usize = 19;
-/// CHARMM writes shape matrices as cells. The versions that other programs state are at most this
-/// one.
+/// Largest version of CHARMM that other programs state in their files. A file with a larger version
+/// is CHARMM's own, whose cells are shape matrices.
 const LAST_PRETENDED: i32 = 25;
 /// CHARMM's unit of time, ps.
 const AKMA: f64 = 0.04888821;
@@ -83,7 +83,7 @@ impl Dcd {
         let expected = self.time_of(n_frames);
         let between = (self.time_of(1) - self.time_of(0)).abs();
         let off = (heading.time - expected).abs();
-        // A time between frames that is too small or too large for the header yields no number.
+        // `between` is 0 if the time between frames is too small for the header.
         if self.warned || off <= 0.01 * between || between == 0.0 {
             return Ok(None);
         }
@@ -137,7 +137,8 @@ impl Layout for Dcd {
 
     fn open(&mut self, settings: &Settings, output: &Output) -> Result<Existing> {
         let path = &settings.path;
-        // Indices of free atoms follow the longest title.
+        // After a header of maximum size, there may be indices of free atoms: 4 bytes each, for at
+        // most all atoms.
         let most = (settings.n_atoms.saturating_mul(4)).min(output.size()?) as usize;
         let bytes = output.read(0, LONGEST_HEADER + most + 1024)?;
         let header = dcd::Layout::parse(&bytes, u64::MAX)

@@ -131,7 +131,7 @@ impl History {
     }
 }
 
-/// Return the fields that a value of keytrj means.
+/// Fields of a frame for each value of keytrj: 0, 1 and 2.
 const LEVELS: [Fields; 3] = {
     let all = Fields {
         positions: true,

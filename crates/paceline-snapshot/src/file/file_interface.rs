@@ -53,7 +53,7 @@ pub trait Container: Send {
     /// replaced, and [`Error::Io`].
     fn place(&mut self, contents: Contents, heading: &Heading) -> Result<Place>;
 
-    /// Count the frame, whose atoms were written.
+    /// Count the frame as complete, after its atoms were written.
     ///
     /// # Errors
     /// [`Error::Io`].

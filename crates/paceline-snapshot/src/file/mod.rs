@@ -173,7 +173,7 @@ pub struct Place {
     pub path: PathBuf,
     /// Offset of atom 1 in each section.
     pub starts: Vec<u64>,
-    /// Warning that readers will find other numbers than those that were given.
+    /// Warning that readers will find other values than were written, such as another time.
     pub warning: Option<String>,
 }
 
@@ -222,7 +222,7 @@ trait Layout: Send {
     /// True if a frame has its framing bytes.
     fn is_whole(&self, settings: &Settings, output: &Output, start: u64) -> Result<bool>;
 
-    /// Refuse an existing file whose frames are not where they are expected.
+    /// Refuse an existing file in which a frame does not begin at the expected offset.
     fn check_frame(
         &self,
         _settings: &Settings,
@@ -381,7 +381,7 @@ impl SnapshotFile {
         })
     }
 
-    /// Write the framing bytes, and count the frame, whose atoms were written.
+    /// Write the framing bytes, and count the frame as complete, after its atoms were written.
     ///
     /// # Errors
     /// [`Error::Io`].

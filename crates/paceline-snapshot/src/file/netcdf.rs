@@ -278,7 +278,7 @@ impl Netcdf {
     }
 }
 
-/// Refuse a variable whose numbers readers would not read as paceline writes them.
+/// Refuse a variable whose type, shape or unit does not fit the numbers that paceline writes.
 fn check_variable(settings: &Settings, found: &Variable, expected: &Variable) -> Result<()> {
     let name = &expected.name;
     let kinds = match VECTORS.contains(&name.as_str()) {

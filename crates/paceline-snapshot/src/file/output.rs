@@ -25,7 +25,7 @@ pub struct Output {
     temporary: Temporary,
 }
 
-/// Name of a file until it is published; the file is removed otherwise.
+/// Name of a file until it is published. If this value is dropped before, the file is removed.
 #[derive(Debug)]
 struct Temporary(Option<PathBuf>);
 

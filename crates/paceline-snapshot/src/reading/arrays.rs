@@ -21,7 +21,7 @@ use crate::{Communicator, Failure, Reduce, Result};
 /// Number of words that ranks exchange to agree on a frame.
 const N_WORDS: usize = 4 + 2 + 3 + 9;
 
-/// Frame, as all ranks know it.
+/// Description of a frame, the same on all ranks.
 pub struct ArrayFrame {
     moment: Moment,
     n_atoms: u64,

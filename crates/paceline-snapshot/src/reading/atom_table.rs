@@ -31,7 +31,7 @@ pub const N_COLUMNS: usize = 8;
 /// Number of bytes per atom of each column; 0 for missing columns.
 pub type Widths = [usize; N_COLUMNS];
 
-/// Properties of atoms that are known in addition to positions, velocities and forces.
+/// Properties of atoms that a frame contains in addition to positions, velocities and forces.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Known {
     /// Names, 8 bytes each.
@@ -350,7 +350,7 @@ impl Text {
         })
     }
 
-    /// Limit the buffer to its fraction, unless atoms are longer.
+    /// Limit the text that is read at a time to 1/`PART` of `buffer` bytes, but at least `LEAST`.
     pub fn within(self, buffer: usize) -> Self {
         let part = (buffer / PART) as u64;
         Text {

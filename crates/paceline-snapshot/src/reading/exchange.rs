@@ -311,7 +311,8 @@ impl Grid {
             if !part.is_finite() {
                 return None;
             }
-            // A tiny negative number is rounded to 1.
+            // For a tiny negative number, the fraction is rounded to 1, which is beyond the last
+            // domain.
             let n = self.shape[axis];
             *domain = (((part - part.floor()) * f64::from(n)) as u32).min(n - 1);
         }

@@ -374,7 +374,7 @@ fn locate(file: &Trajectory, path: &Path, number: u64) -> error::Result<Frame> {
         };
         return Ok(frame);
     }
-    // Decode no atoms, but all fields, because decoders report the fields of a frame in this case.
+    // Decode no atoms, but request all fields: the decoder then reports the fields of the frame.
     let none = Atoms::new(&[], file.n_atoms())?;
     let all = frame.layout.fields();
     let head = frame.decode(none, all)?;

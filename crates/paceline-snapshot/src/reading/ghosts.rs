@@ -39,7 +39,8 @@ pub struct Halo {
     periodic: [bool; 3],
 }
 
-/// Image of an atom: the atom's id, the added cell vectors, and the row.
+/// Image of an atom: the atom's id, the numbers of added cell vectors, and the atom's row in its
+/// table.
 type Image = (i64, [i32; 3], usize);
 
 impl Halo {
@@ -131,7 +132,8 @@ impl Halo {
         Ok(())
     }
 
-    /// Images of an atom in the halo of the domain with an index along one vector.
+    /// Images of an atom along one vector that are in the halo of a domain. `part` is the
+    /// fractional coordinate of the atom, and `domain` the index of the domain.
     fn near(&self, axis: usize, part: f64, domain: u32) -> RangeInclusive<i32> {
         let n = f64::from(self.grid.shape[axis]);
         let low = f64::from(domain) / n - self.widths[axis] - part;
@@ -247,7 +249,7 @@ impl Halo {
     }
 }
 
-/// Vectors that bring a position of these fractional coordinates into the cell.
+/// Numbers of cell vectors that move a position with these fractional coordinates into the cell.
 fn home(parts: [f64; 3]) -> [i32; 3] {
     parts.map(|part| -(part.floor() as i32))
 }

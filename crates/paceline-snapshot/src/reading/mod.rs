@@ -82,15 +82,15 @@ pub struct ReadingCost {
     pub peak_buffer: usize,
 }
 
-/// Maximum number of copies of a batch in a reader's memory, without owners. One copy is the batch
-/// itself. Each of two parcels may contain up to twice its size, since owners get unequal parts of
-/// a batch.
+/// Maximum number of copies of a batch in a reader's memory, not counting the list of owners. One
+/// copy is the batch itself. Each of two parcels may contain up to twice its size, since owners get
+/// unequal parts of a batch.
 const TIMES_HELD: usize = 1 + 2 + 2;
 
 /// Memory that can be allocated on any machine, bytes.
 const ROOM: usize = 256 << 20;
 
-/// Maximum number of atoms of a batch for a buffer, bytes.
+/// Maximum number of atoms of a batch, given the memory for it (`buffer`, bytes).
 fn most_atoms(buffer: usize, travelling: &Widths) -> usize {
     let size: usize = travelling.iter().sum();
     let of_an_atom = TIMES_HELD * size + size_of::<i64>();
@@ -98,11 +98,11 @@ fn most_atoms(buffer: usize, travelling: &Widths) -> usize {
 }
 
 /// Read a frame. Return the atoms of this rank in the order of their ids, or `None` if another rank
-/// failed. The call is collective; readers pass a supply of atoms.
+/// failed. The call is collective; a reading rank passes the source of its atoms as `supply`.
 ///
 /// # Errors
-/// Any error of the supply and the owners of this rank. On all ranks, [`Error::Unsupported`] if an
-/// atom is missing or duplicate.
+/// Any error of `supply` and `owners` on this rank. On all ranks, [`Error::Unsupported`] if an atom
+/// is missing or duplicate.
 ///
 /// # Panics
 /// If there are no readers.
@@ -161,8 +161,9 @@ impl<'a> Distribution<'a> {
         let (n_atoms, n_readers) = (settings.n_atoms, settings.readers.len());
         let rank = comm.rank();
         // Growing with each batch would copy the atoms of this rank repeatedly, and fragment
-        // memory. Reserved but unused capacity takes no physical memory. Few atoms therefore get
-        // capacity for all of them, and many atoms for slightly more than an equal share.
+        // memory. Reserved but unused capacity takes no physical memory. A rank therefore reserves
+        // memory for all atoms if they are few, and otherwise for slightly more than an equal
+        // share.
         let mut own = AtomTable::new(settings.widths);
         let share = n_atoms.div_ceil(comm.size() as u64) as usize;
         let few = ROOM / settings.widths.iter().sum::<usize>();
@@ -256,8 +257,8 @@ impl<'a> Distribution<'a> {
             false => n_atoms.div_ceil(self.room),
         };
         for step in 0..n_steps {
-            // Atoms are counted over the parts of all readers, so that owners get their atoms in
-            // order.
+            // A step is a range of the atoms of all readers together, so that owners get their
+            // atoms in order.
             let atoms = share(0..n_atoms, step, n_steps);
             let n = self.batch.len() as u64;
             let own = |atom: u64| atom.saturating_sub(before).min(n) as usize;

@@ -200,7 +200,8 @@ fn order_node(change: &Change) -> Vec<Piece> {
     };
     let (before, after) = (used(&change.old), used(&change.new));
     let parts = if change.old[5] != change.new[5] {
-        // The root of a tree that gains a level has two children, which need less than 512 bytes.
+        // The root of a tree that gains a level has two children, in less than 512 bytes: a single
+        // disk sector, which a crash leaves either old or new.
         vec![0..after, after..len]
     } else {
         // The number of children is written after the children and their keys. Above the leaves,

@@ -268,8 +268,8 @@ impl H5md {
             .map_err(|refusal| refused(path, &refusal))?;
         let mut file = locked(file);
         for one in &self.rows {
-            // HDF5 cannot extend contiguous datasets, so it counts all of their rows from the
-            // beginning.
+            // HDF5 cannot extend contiguous datasets, and counts all of their rows from the
+            // beginning. The number of rows in the file is therefore set here.
             file.write(one.offset, &(self.n_frames + 1).to_le_bytes());
         }
         let offsets: Vec<u64> = self.rows.iter().map(|one| one.offset).collect();
@@ -390,7 +390,7 @@ impl Container for H5md {
         if self.is_published() {
             self.forget(&hdf5);
             if let Some(file) = &self.file {
-                // Contiguous datasets cannot grow afterwards.
+                // Limit contiguous datasets to the complete frames, as they cannot grow afterwards.
                 let mut limits = self.rows.iter().filter_map(|one| one.limit);
                 let count = self.n_frames.to_le_bytes();
                 limited = limits.try_for_each(|at| locked(file).output.write(at, &count));

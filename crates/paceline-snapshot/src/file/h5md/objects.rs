@@ -445,7 +445,7 @@ impl Object<'_> {
     }
 
     fn dataspace(&self) -> Result<Object<'_>> {
-        // SAFETY: the dataset is open, or HDF5 refuses.
+        // SAFETY: the dataset is open; for any other object, HDF5 returns an error.
         let id = unsafe { (self.hdf5.functions().H5Dget_space)(self.id) };
         self.hdf5.made("H5Dget_space", id)
     }
@@ -472,7 +472,7 @@ impl Object<'_> {
     /// True if a dataset has this type.
     pub fn has_type(&self, kind: Type) -> Result<bool> {
         let (hdf5, kind) = (self.hdf5, self.hdf5.kind(kind)?);
-        // SAFETY: the dataset is open, or HDF5 refuses.
+        // SAFETY: the dataset is open; for any other object, HDF5 returns an error.
         unsafe {
             let found = (hdf5.functions().H5Dget_type)(self.id);
             let found = hdf5.made("H5Dget_type", found)?;
@@ -499,7 +499,7 @@ impl Object<'_> {
     }
 
     fn creation(&self) -> Result<Object<'_>> {
-        // SAFETY: the dataset is open, or HDF5 refuses.
+        // SAFETY: the dataset is open; for any other object, HDF5 returns an error.
         let id = unsafe { (self.hdf5.functions().H5Dget_create_plist)(self.id) };
         self.hdf5.made("H5Dget_create_plist", id)
     }
@@ -531,7 +531,7 @@ impl Object<'_> {
 
     /// Offset of contiguous values in the file; `None` if no space is allocated for them.
     pub fn offset(&self) -> Option<u64> {
-        // SAFETY: the dataset is open, or HDF5 refuses.
+        // SAFETY: the dataset is open; for any other object, HDF5 returns an error.
         let offset = unsafe { (self.hdf5.functions().H5Dget_offset)(self.id) };
         (offset != UNDEFINED).then_some(offset)
     }

@@ -47,7 +47,8 @@ impl H5mdReader {
             }
             Ok((inspected, properties))
         });
-        // Dropped without holding the lock, because closing needs it.
+        // The lock is released first: after an error, `reader` is dropped, and closing its file
+        // needs the lock.
         drop(hdf5);
         (reader.inspected, reader.properties) = found?;
         Ok(reader)
