@@ -28,8 +28,8 @@ pub type CellRow = [f64; CELL_WIDTH];
 /// Number of values of a [`CellRow`].
 pub const CELL_WIDTH: usize = 19;
 
-/// Fraction of the longest cell vector below which an element counts as zero. Such elements are
-/// zeros that were rounded, or written as text.
+/// Fraction of the longest cell vector below which an element of a vector counts as zero. An
+/// element this small is a zero that was rounded, or written as text.
 const NOISE: f64 = 1e-6;
 
 /// Length that a non-periodic vector gets, Å: longer than any displacement.

@@ -46,8 +46,8 @@ impl Fault {
         self
     }
 
-    /// Return the fault for a frame that has exactly `size` bytes: a request for more bytes becomes
-    /// a contradiction.
+    /// Return the fault for a frame that has exactly `size` bytes: a [`Fault::Short`] that needs
+    /// more bytes becomes a [`Fault::Bad`].
     pub fn within(self, size: u64) -> Self {
         match self {
             Fault::Short { needed } if needed as u64 > size => Fault::Bad {

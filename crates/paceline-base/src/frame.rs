@@ -77,7 +77,7 @@ pub struct FrameOut<'a> {
     pub fields: &'a mut Fields,
 }
 
-/// Frame with its own memory.
+/// Frame that owns the memory of its numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame {
     /// x, y, z of each atom in turn, Å; empty if unwanted.

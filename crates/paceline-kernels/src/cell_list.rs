@@ -57,8 +57,8 @@ pub struct CellColumns {
 }
 
 impl Grid {
-    /// Divide a periodic cell that contains `positions`; `end` must be less than half the smallest
-    /// height.
+    /// Divide a periodic cell that contains `n_atoms` atoms. `end`, the largest distance to count
+    /// (Å), must be less than half the smallest height.
     pub fn of_cell(vectors: &Matrix3, end: f64, n_atoms: usize) -> Self {
         // A rounded position outside the cell is assigned to the column at the edge.
         let reach = end * (1.0 + ROUNDED) + 4.0 * SLACK * longest(vectors);
@@ -210,7 +210,7 @@ impl Grid {
     fn column(&self, x: &[f32; 3]) -> usize {
         let [_, b, c] = self.vectors;
         let [y, z] = [1, 2].map(|axis| f64::from(x[axis]) - self.origin[axis]);
-        // Without extent along an axis, the quotient is NaN, and is converted to 0.
+        // If the atoms have no extent along an axis, the quotient is NaN, which is converted to 0.
         let along_c = z / c[2];
         let along_b = (y - if along_c.is_finite() {
             along_c * c[1]

@@ -224,7 +224,7 @@ fn add(row: &mut [f64], sums: &[f64], step: f64, differences: &[f64]) {
     }
 }
 
-/// Add like `add`, but for a whole panel: all numbers are read before one is written.
+/// Add like `add`, but for a whole panel: all numbers are read before any is written.
 #[inline(always)]
 fn add_whole(row: &mut Panel, sums: &Panel, step: f64, differences: &Panel) {
     *row = std::array::from_fn(|k| row[k] + (sums[k] + step * differences[k]));

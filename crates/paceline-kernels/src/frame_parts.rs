@@ -41,7 +41,7 @@ pub fn part_len(n: usize, least: usize) -> usize {
     }
 }
 
-/// Divide `0..n` into ranges of this length; the last one may be shorter.
+/// Divide `0..n` into ranges of length `len`; the last range may be shorter.
 pub(crate) fn ranges(n: usize, len: usize) -> impl ExactSizeIterator<Item = Range<usize>> + Send {
     (0..n.div_ceil(len)).map(move |part| part * len..n.min((part + 1) * len))
 }

@@ -391,7 +391,8 @@ static TO_COLUMNS: [[[u32; 16]; 2]; 3] = {
     table
 };
 
-/// For each sixteen of 48 numbers: indices among x and y, and then indices among that result and z.
+/// Indices for two permutations per sixteen of the 48 numbers in rows. The first permutation
+/// selects from x and y. The second selects from its result and from z.
 #[cfg(target_arch = "x86_64")]
 static TO_ROWS: [[[u32; 16]; 2]; 3] = {
     let mut table = [[[0; 16]; 2]; 3];

@@ -40,7 +40,7 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// Create frames after placement, together with their `stored` positions.
+    /// Create converted frames, together with their `stored` positions.
     ///
     /// # Errors
     /// As [`Frames::new`].
@@ -54,7 +54,7 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// Return the positions (Å) of a frame before placement, and its placement.
+    /// Return the positions (Å) of a frame before its conversion, and the conversion.
     pub(crate) fn before(&self, row: usize) -> (&'a [f32], Option<&'a Placement>) {
         let stored = &self.stored[row * self.frame_len..][..self.frame_len];
         (stored, self.placements.get(row).and_then(Option::as_ref))

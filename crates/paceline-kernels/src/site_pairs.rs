@@ -206,7 +206,8 @@ impl Searched {
         let [first, second] = self.columns.each_ref().map(|columns| &columns[..]);
         let [n, m] = [first.len() as u32, second.len() as u32];
         let places: Vec<u32> = (0..n.max(m)).collect();
-        // Without a cell, the rounding depends on the positions of the pair of groups.
+        // With cell lists, but without a cell, the rounding depends on the positions of the two
+        // groups, so that each first group is searched separately.
         let is_one = cell.is_some() || self.by_cells == [false; 2];
         let ends = if is_one {
             &[first.len()][..]

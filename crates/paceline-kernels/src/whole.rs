@@ -158,7 +158,7 @@ impl Nearest {
         found.dedup_by_key(|link| link.0);
         let mut more = Vec::new();
         if found.iter().any(|link| link.1 > longest) {
-            // A long link is unnecessary if other links connect its two atoms.
+            // A long link is not needed if other links already connect its two atoms.
             let mut by_length: Vec<_> = found.iter().collect();
             by_length.sort_by_key(|link| link.1);
             let mut roots: Vec<usize> = (0..self.owner.len()).collect();
@@ -331,7 +331,8 @@ impl Whole {
         let (cells, _) = dimensions.as_chunks();
         let mut last: Option<([f32; 6], Cell)> = None;
         let (mut broken, mut apart) = (Vec::new(), Vec::new());
-        // The lowest number of a frame with a broken molecule, and a long link of such a molecule.
+        // Lowest number of a frame with a broken molecule so far, and the last long link that was
+        // found.
         let (mut least, mut hint) = (i64::MAX, [0, 0]);
         for (row, (frame, &dimensions)) in positions.chunks_exact(frame_len).zip(cells).enumerate()
         {

@@ -19,7 +19,8 @@ pub(super) enum Failure {
     /// The format cannot represent the data: the row in its block, if it is one row, and the
     /// reason.
     Unwritable(Option<usize>, String),
-    /// The argument asks for something that cannot exist.
+    /// The argument names something that does not exist or is not supported, such as an unknown
+    /// unit style.
     Unsupported(String),
     /// Number of atoms of a file of another system, and the message.
     AtomCount(u64, String),

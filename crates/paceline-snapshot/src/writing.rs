@@ -15,7 +15,7 @@ use paceline_formats::os_calls::{close, write_all_at};
 /// interleaved in memory, so that the atoms for the next writer are still in the cache.
 const TURN: usize = 128;
 
-/// Mark of an empty entry.
+/// Mark of an entry without an atom.
 const EMPTY: u32 = u32::MAX;
 
 /// Write one frame with sorting writers. The inner result contains an error of only this rank,
@@ -77,7 +77,7 @@ fn count(partition: &Partition, ids: &[i64]) -> Vec<u64> {
 /// State of one rank while it writes a frame.
 struct Mail<'a> {
     plan: &'a Plan<'a>,
-    /// Index of this rank among the writers, if it is one.
+    /// Index of this rank among the writers, if it is a writer.
     writer: Option<usize>,
     outbox: SendSchedule<'a>,
     memory: Memory,

@@ -123,8 +123,8 @@ fn is_key<K: FromStr>(name: &str) -> bool {
     name.parse::<K>().is_ok()
 }
 
-/// Create a client with the values of environment variables. The outer error is a reason that names
-/// what is wrong.
+/// Create a client with the values of environment variables. The outer error is a message about a
+/// wrong setting; the inner one is that of `object_store`.
 fn build(
     address: &Address,
     set: &[Variable],

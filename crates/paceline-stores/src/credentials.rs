@@ -68,8 +68,8 @@ pub(crate) fn settings() -> u64 {
     hasher.finish()
 }
 
-/// Return the environment variables that a client of a store uses, and those of all clients, if they
-/// are not empty. `is_known` tells the names of the former in small letters.
+/// Return the environment variables that a client of a store uses, and those of all clients, if
+/// they are not empty. `is_known` returns true for the lower-case names of the former variables.
 ///
 /// # Errors
 /// A sentence about a variable whose value cannot be used.

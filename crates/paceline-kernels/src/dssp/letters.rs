@@ -61,7 +61,7 @@ pub struct Letters {
     columns: Columns,
     /// True for residues whose N can donate a hydrogen bond.
     donors: Vec<bool>,
-    /// True to search for polyproline helices, like version 4.
+    /// True to search for polyproline helices, like version 4.2 of `mkdssp`.
     polyproline: bool,
 }
 
@@ -339,8 +339,8 @@ impl Chain {
                 ] {
                     let [i, j] = residues;
                     let (i, j) = (i.min(j), i.max(j));
-                    // Residues closer together form no bridge, and neither do some of the last
-                    // residues.
+                    // The residues of a bridge are at least three apart, and the first is not one
+                    // of the last four residues.
                     let may = j >= i + 3 && i + 4 < n_residues && is_inner(i) && is_inner(j);
                     if may && self.has(other[0], other[1]) {
                         bridges.push(([i, j], antiparallel));

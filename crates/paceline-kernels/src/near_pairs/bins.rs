@@ -395,8 +395,8 @@ by_widest! {
 }
 
 by_widest! {
-    /// Mark the atoms of `near` that are within the smaller distance of any atom in the bins. For
-    /// other atoms, collect pairs within the larger distance.
+    /// Mark the atoms of `near` that are certainly near an atom in the bins (`Grid::sure`). For the
+    /// other atoms, collect the pairs that may be near each other (`Grid::most`).
     pub(super) fn mark_near(
         bins: &Bins,
         near: &[NearAtom],

@@ -49,8 +49,8 @@ pub(super) struct Grid {
     origin: Point,
     /// Number of bins along each vector.
     pub n: [usize; 3],
-    /// Squared distances (Å²). Beyond `most`, atoms are certainly not near; within the next one,
-    /// they certainly are.
+    /// Squared distances (Å²). Beyond `most`, atoms are certainly not near each other; within
+    /// `sure`, they certainly are.
     pub most: f32,
     pub sure: f32,
 }
@@ -256,7 +256,7 @@ impl Default for Lanes {
 }
 
 impl Lanes {
-    /// Return the positions at some indices.
+    /// Copy the positions at the indices `some` into the lanes.
     #[inline(always)]
     pub(super) fn gather(&mut self, of: &Atoms<'_>, some: &[u32]) {
         for (lane, &place) in some.iter().enumerate() {
@@ -324,7 +324,7 @@ fn spread_bits(from: &[u64], [first, last]: [i32; 2], words: usize, to: &mut Vec
         if words == 1 || by == 0 {
             continue;
         }
-        // Bits beyond the end of a row lie outside the searched parts.
+        // Bits that cross the end of a row reach only parts that are not searched.
         if by > 0 {
             let pairs = to[1..].iter_mut().zip(from);
             pairs.for_each(|(to, from)| *to |= from >> (64 - n));

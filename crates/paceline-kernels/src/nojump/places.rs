@@ -187,7 +187,8 @@ fn whole_of(x: f32) -> f32 {
     (x + TO_WHOLE) - TO_WHOLE
 }
 
-/// Return the first atom if the atoms of a piece are consecutive.
+/// Return the first atom of a complete piece of consecutive atoms, whose positions need not be
+/// gathered; `None` for other pieces.
 #[inline(always)]
 pub(super) fn place_of(atoms: &[usize]) -> Option<usize> {
     let piece: &[usize; PIECE] = atoms.try_into().ok()?;
@@ -218,7 +219,8 @@ pub(super) struct Maxima<const N: usize> {
     pub(super) by: [f32; N],
 }
 
-/// Start a piece of atoms, which are in the given images.
+/// Read the first frame of a piece of atoms, which are in the images `given`; move the atoms there
+/// if `MOVE` is true.
 #[inline(always)]
 pub(super) fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,

@@ -54,8 +54,8 @@ impl Dcd {
         Ok((head, numbers))
     }
 
-    /// Set the times in the header from two frames; return a warning if another frame does not
-    /// match.
+    /// Set the times in the header from the first two frames; return a warning if a later frame
+    /// does not match them.
     fn tick(
         &mut self,
         settings: &Settings,

@@ -34,7 +34,7 @@ fn moment<'a>(settings: &Settings, heading: &'a Heading) -> Moment<'a> {
     }
 }
 
-/// One configuration, which every frame replaces.
+/// CONFIG or REVCON: one configuration, which every frame replaces.
 pub struct Config;
 
 impl Layout for Config {
@@ -86,7 +86,7 @@ impl Layout for Config {
     }
 }
 
-/// Series in records of 73 bytes.
+/// HISTORY: a series of frames, in records of 73 bytes.
 #[derive(Default)]
 pub struct History {
     imcon: i64,

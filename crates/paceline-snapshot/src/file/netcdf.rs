@@ -78,7 +78,8 @@ impl Variable {
         self.size / width(self.kind).unwrap_or(1)
     }
 
-    /// Factors from its numbers to paceline's unit of the quantity; NaN for other units.
+    /// Factors that convert the numbers to paceline's unit of the same quantity as `like`; NaN for
+    /// units of other quantities.
     fn factors(&self, like: &str) -> Vec<f64> {
         let unit = if self.unit.is_empty() {
             like

@@ -114,8 +114,8 @@ impl Halo {
     }
 
     /// # Errors
-    /// Names an atom that is far away from the cell, or outside of it along a vector that is not
-    /// periodic.
+    /// An error about the first atom that is far away from the cell, or outside of it along a
+    /// vector that is not periodic.
     fn check(&self, own: &AtomTable) -> Result<()> {
         for (atom, id) in own.ids().enumerate() {
             let parts = self.grid.parts(own.position(atom));

@@ -41,7 +41,7 @@ const LARGEST_CHUNK: u64 = u32::MAX as u64;
 /// in the message (version, rank, flag of limits). The shape is followed by its limits.
 const ROWS: u64 = 32;
 const WORD: u64 = 8;
-/// Bytes of the superblock that are read.
+/// Number of bytes of the superblock that are read.
 const HEAD: usize = 48;
 
 /// Offsets of the 8 bytes of a dataset's number of rows, and of the limit of this number, if any.

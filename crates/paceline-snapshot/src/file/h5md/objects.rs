@@ -189,7 +189,8 @@ impl Hdf5 {
 
     /// Number of the file that contains an object, and address of the object's header in it, bytes.
     fn location(&self, id: Id) -> Result<[u64; 2]> {
-        // `H5O_info1_t` is smaller; its first words are the number and the address.
+        // `H5O_info1_t` is smaller than this buffer. Its first two words are the number of the file
+        // and the address.
         let mut info = [0_u64; 64];
         // SAFETY: the object is open, and the buffer is large enough.
         let status = unsafe { (self.functions().H5Oget_info1)(id, info.as_mut_ptr().cast()) };

@@ -35,7 +35,7 @@ pub fn property_of(property: Property) -> (&'static str, Type, Option<&'static s
     }
 }
 
-/// Elements of the fields.
+/// Elements that contain these fields, with their units.
 pub fn elements(fields: Fields) -> impl DoubleEndedIterator<Item = (&'static str, &'static str)> {
     let there = [fields.positions, fields.velocities, fields.forces];
     let all = ELEMENTS.into_iter().zip(there);
