@@ -36,7 +36,7 @@ const NOISE: f64 = 1e-6;
 const ENDLESS: f64 = 1e7;
 
 impl UnitCell {
-    /// Cell of a frame without a cell.
+    /// Value for a frame without a cell: all numbers are zero.
     pub const NONE: UnitCell = UnitCell {
         dimensions: [0.0; 6],
         vectors: [[0.0; 3]; 3],
@@ -165,7 +165,7 @@ pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
     let beta = angle(dot(x, z) / (lx * lz));
     let gamma = angle(dot(x, y) / (lx * ly));
     let dimensions = [lx, ly, lz, alpha, beta, gamma].map(|value| value as f32);
-    // A NaN fails all comparisons, so that there is then no cell.
+    // All comparisons with a NaN are false, so that the result is then no cell.
     let valid = dimensions
         .iter()
         .all(|&value| value > 0.0 && value < f32::INFINITY)

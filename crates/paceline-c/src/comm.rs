@@ -1,4 +1,4 @@
-//! Communicator of a caller's functions.
+//! Communicator that calls the functions in a caller's `paceline_comm`.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -25,7 +25,7 @@ pub struct CComm {
     abort: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
-/// Checked communicator.
+/// Communicator whose structure has been checked.
 pub struct Comm {
     context: *mut c_void,
     rank: usize,

@@ -1,4 +1,4 @@
-//! Functions that read.
+//! C functions that read snapshots.
 
 use std::ffi::{c_char, c_int};
 

@@ -1,4 +1,4 @@
-//! Functions that write.
+//! C functions that write snapshots.
 
 use std::ffi::{c_char, c_int};
 

@@ -401,7 +401,8 @@ impl ApplyPbc {
 #[inline(always)]
 pub fn whole(x: f64) -> f64 {
     const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
-    // `round_ties_even` is a function call without SSE4.1. Sums of this size have a spacing of 1.
+    // Numbers as large as the sum have a spacing of 1, so that the addition rounds. Without SSE4.1,
+    // `round_ties_even` is a function call.
     (x + TO_WHOLE) - TO_WHOLE
 }
 

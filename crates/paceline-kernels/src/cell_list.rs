@@ -60,7 +60,8 @@ impl Grid {
     /// Divide a periodic cell that contains `n_atoms` atoms. `end`, the largest distance to count
     /// (Å), must be less than half the smallest height.
     pub fn of_cell(vectors: &Matrix3, end: f64, n_atoms: usize) -> Self {
-        // A rounded position outside the cell is assigned to the column at the edge.
+        // The margin also covers positions that rounding moved out of the cell: they are assigned
+        // to the column at the edge.
         let reach = end * (1.0 + ROUNDED) + 4.0 * SLACK * longest(vectors);
         Grid::new([0.0; 3], *vectors, true, reach, n_atoms)
     }
@@ -93,7 +94,8 @@ impl Grid {
             periodic,
             n,
             reach,
-            // The longest shift is two cells, and the difference of positions is shorter.
+            // The longest shift, of two cells, bounds the rounding errors: differences of positions
+            // are shorter.
             rounded: 8.0 * f64::from(f32::EPSILON) * (reach + shift),
             offsets: Vec::new(),
         };
@@ -276,7 +278,7 @@ impl Grid {
                 0..=0
             };
             for a in images {
-                // The other half of the images along a gives the same pairs in reverse.
+                // Images with negative numbers along a give the same pairs in reverse.
                 if once && a < 0 {
                     continue;
                 }

@@ -193,7 +193,8 @@ impl Contacts {
     fn fraction(&self, distances: &[f64], limits: &[f64]) -> f64 {
         let pairs = distances.iter().zip(limits);
         let sum = match self.switch {
-            // A NaN distance is neither within the limit nor beyond it.
+            // A NaN distance is neither within the limit nor beyond it, so that the fraction is
+            // NaN.
             Switch::Hard if distances.iter().any(|r| r.is_nan()) => f64::NAN,
             Switch::Hard => pairs.filter(|(r, limit)| r <= limit).count() as f64,
             Switch::Soft(beta) => {

@@ -188,8 +188,8 @@ impl Correlation {
                         sum_of(before, after, |x, y| (y - x) * (y - x))
                     }
                     Correlated::Displacement => {
-                        // A pair with one frame in a gap must not count; a pair with both frames in
-                        // gaps is 0 already.
+                        // A pair with one skipped frame must not count. A pair of two skipped
+                        // frames contributes 0 already.
                         let one = sum_of(before, after, |x, y| (y - x) * (y - x));
                         one - self
                             .gaps
@@ -313,7 +313,8 @@ impl Transforms {
         ];
         scratch.resize(forward.max(inverse), zero);
         for series in axes {
-            // The buffer still contains numbers from the previous transform.
+            // The rest of the buffer still contains numbers from the previous transform, and is set
+            // to 0.
             let (begin, rest) = weighted.split_at_mut(series.len());
             weigh(series, &self.weights, begin);
             rest.fill(zero);
@@ -334,7 +335,7 @@ impl Transforms {
 }
 
 by_widest! {
-    /// Multiply numbers by weights.
+    /// Multiply each number of a series by its weight.
     fn weigh(series: &[f64], weights: &[Complex<f64>], out: &mut [Complex<f64>]) {
         for ((out, x), weight) in out.iter_mut().zip(series).zip(weights) {
             *out = Complex::new(x * weight.re, x * weight.im);
@@ -474,7 +475,7 @@ fn n_pairs(n_frames: usize, gaps: &[usize]) -> Vec<f64> {
         .collect()
 }
 
-/// Return a sum over two series.
+/// Return the sum of `of(x, y)` over the pairs of numbers in two series.
 #[inline(always)]
 fn sum_of(x: &[f64], y: &[f64], of: impl Fn(f64, f64) -> f64) -> f64 {
     let mut sums = [0.0; LANES];

@@ -237,7 +237,7 @@ impl HydrogenBonds {
 
     /// Find acceptors near donors first, and then only the hydrogens of the donors found. Return
     /// `None` if the rounding of distances in MDAnalysis depends on the number of all
-    /// donor–hydrogen pairs, which is then unknown.
+    /// donor–hydrogen pairs, which this search does not find.
     fn acceptors_first(
         &self,
         frame: &[Point],

@@ -192,7 +192,7 @@ impl Histogram {
         }
     }
 
-    /// Count what `add` finds in each part of a frame, on the threads that are allowed.
+    /// Count the distances that `add` finds in each part of a frame, on the allowed threads.
     pub fn add_parts<P: Send>(
         &mut self,
         parts: impl ExactSizeIterator<Item = P> + Send,

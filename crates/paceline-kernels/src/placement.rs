@@ -124,7 +124,7 @@ impl Placement {
     }
 
     /// Apply the kernel's changes of positions to a stored frame. `frame` contains the positions
-    /// after the kernel.
+    /// that the kernel has changed.
     fn move_back(&self, stored: &[f32], frame: &mut [f32]) {
         let atoms = frame.as_chunks_mut::<3>().0.iter_mut();
         for (atom, &x) in atoms.zip(stored.as_chunks::<3>().0) {

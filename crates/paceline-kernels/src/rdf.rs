@@ -200,7 +200,7 @@ impl<'a> Pairs<'a> {
         std::iter::once(&self.first).chain(&self.second)
     }
 
-    /// Replace all positions; return the first error.
+    /// Replace each position by the result of `moved`; return the first error.
     fn move_all(
         &mut self,
         moved: impl Fn(Point) -> Result<Point, String> + Sync,
@@ -224,7 +224,7 @@ impl<'a> Pairs<'a> {
 
     fn count_in(&mut self, cell: &Cell, found: &mut Histogram) -> Result<(), String> {
         let end = found.end();
-        // A distance of half the cell height may occur for two images.
+        // A distance of half the cell height or more may occur for two images of an atom.
         let in_one_image = cell.is_near([end * (1.0 + 1e-9), 0.0, 0.0]);
         let edges: [f32; 3] = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
         if !(cell.is_triclinic() || in_one_image && self.by_cells(end, edges)) {

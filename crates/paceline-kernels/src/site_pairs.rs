@@ -171,7 +171,8 @@ impl SitePairs {
                 };
                 let end = self.bins.end;
                 match &cell {
-                    // A distance of half the cell height may occur for two images.
+                    // A distance of half the cell height or more may occur for two images of an
+                    // atom, so that all pairs are compared instead.
                     Some(cell) if !cell.is_near([end * (1.0 + 1e-9), 0.0, 0.0]) => {
                         searched.compare_all(frame, cell, end, add)?;
                     }

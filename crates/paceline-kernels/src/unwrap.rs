@@ -113,8 +113,8 @@ struct Images {
 }
 
 impl Unwrap {
-    /// Find the bonds on the way through a molecule that may be shorter with another periodic image.
-    /// Return true if all other bonds are short.
+    /// Find the steps (bonds along which atoms are reached) that may be shorter with another
+    /// periodic image. Return true if all other bonds are short.
     fn find_broken(&self, atoms: &[[f32; 3]], cell: &Cell, broken: &mut Vec<usize>) -> bool {
         broken.clear();
         let (short, mut all_short) = (self.closing.short(cell), true);

@@ -20,7 +20,7 @@ use paceline_kernels::rmsd::{self, Group};
 use paceline_kernels::transform_interface::Refused;
 use paceline_kernels::{dssp, frame_parts, gyration, projection, row_kernel, sasa};
 
-/// Index and mass of each atom's compound.
+/// Index of each atom's compound, and mass of each atom.
 type Compounds<'py> = (Indices, Array1<'py, f64>);
 
 /// Reference positions (Å) of a group, and its weights.

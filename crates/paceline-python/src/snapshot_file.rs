@@ -146,7 +146,7 @@ pub(super) fn choose_writers(nodes: Vec<String>, n_bytes: u64) -> Vec<usize> {
 #[pyfunction]
 #[pyo3(signature = (nodes, n_readers=None))]
 pub(super) fn choose_readers(nodes: Vec<String>, n_readers: Option<i64>) -> Result<Vec<usize>> {
-    // A negative number becomes larger than any number of ranks.
+    // A negative number becomes 0, which is refused.
     let n_readers = n_readers.map(|n| usize::try_from(n).unwrap_or(0));
     rank_choice::choose_readers(&nodes, n_readers).map_err(Failure::Unsupported)
 }

@@ -220,7 +220,7 @@ pub enum Failure {
         /// Number of atoms of all ranks.
         expected: u64,
     },
-    /// Error of another rank, in the form in which all ranks know it.
+    /// Error of another rank, reduced to the kind and text on which all ranks have agreed.
     #[error("{text}")]
     Agreed {
         /// Kind of the error.

@@ -100,7 +100,7 @@ pub(crate) fn connect(address: &Address) -> Result<Client> {
         Ok(client) => return Ok(client),
         Err(error) => error.to_string(),
     };
-    // Without the wrong variable, there is no error.
+    // A variable is wrong if there is no error without it.
     let is_wrong = |k: &usize| {
         let others = [&set[..*k], &set[k + 1..]].concat();
         matches!(build(address, &others), Ok(Ok(_)))

@@ -51,7 +51,7 @@ impl Request<'_> {
                 };
                 self.io(io::ErrorKind::NotFound, &what)
             }
-            // Azure answers with 409.
+            // For an object in cold storage, Azure responds with status 409.
             _ if matches!(code, Some("InvalidObjectState" | "BlobArchived")) => {
                 let what = "it is in cold storage: restore it first";
                 self.io(io::ErrorKind::PermissionDenied, what)

@@ -51,7 +51,7 @@ pub(crate) struct Object {
 struct Pieces {
     /// Pieces by their offsets. They do not overlap.
     by_start: BTreeMap<u64, Piece>,
-    /// Number of bytes in flight.
+    /// Number of bytes that were requested and have not arrived.
     in_flight: u64,
     announced: Runs,
 }
@@ -440,7 +440,8 @@ impl Object {
 
 impl KeepsBytes for Object {
     fn drop_bytes(&self, len: usize) -> bool {
-        // A reader that has locked its pieces is not waited for: it may wait for those of the caller.
+        // Do not wait for a reader that has locked its pieces: it may be waiting for the pieces of
+        // the caller.
         let mut pieces = match self.pieces.try_lock() {
             Ok(pieces) => pieces,
             Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
@@ -596,8 +597,8 @@ fn check_encoding(address: &Address, result: &GetResult) -> Result<()> {
     }
 }
 
-/// Open an object that may be empty. An empty object has no first byte, and every store returns
-/// another error if it is requested.
+/// Open an object that may be empty. An empty object has no first byte, and each store returns a
+/// different error if it is requested.
 async fn empty(address: &Address, store: &Store, failed: Error) -> Result<(Bytes, ObjectMeta)> {
     let options = GetOptions {
         head: true,

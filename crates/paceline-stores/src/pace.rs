@@ -64,7 +64,8 @@ struct Measured {
     latency: Option<f64>,
     /// Bytes per second of all connections of this machine, once responses have begun.
     bandwidth: Option<f64>,
-    /// Number of responses that are being received, and until when their time is counted.
+    /// Number of responses that are being received, and the instant up to which `busy` counts their
+    /// time.
     receiving: usize,
     counted: Option<Instant>,
     /// Time during which responses were received, and number of their bytes, since the last

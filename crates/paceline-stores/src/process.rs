@@ -136,7 +136,7 @@ pub fn share_requests(n_processes: usize, estimates: Vec<(u64, Estimate)>) {
 /// Requests of one kind that this process may have in flight.
 struct Limit {
     permits: Semaphore,
-    /// Number of requests of all processes of this machine.
+    /// Maximum number of requests that all processes of this machine may have in flight.
     of_machine: usize,
     /// Number of permits, once those that are in use are given back.
     now: Mutex<usize>,
@@ -385,7 +385,7 @@ pub(crate) struct Started<T> {
 }
 
 impl<T> Started<T> {
-    /// Run the request to its end. The calling thread waits.
+    /// Wait for the end of the request, and return its result.
     pub(crate) fn wait(self) -> Result<T> {
         loop {
             match self.receiver.recv_timeout(LOOK) {

@@ -46,7 +46,7 @@ impl Hosts {
             } else {
                 format!("http://{value}")
             };
-            // Hosts of SOCKS proxies keep their capitals.
+            // `Url` keeps the capitals in the hosts of SOCKS proxies.
             Some(Url::parse(&address).ok()?.host_str()?.to_ascii_lowercase())
         };
         Hosts {

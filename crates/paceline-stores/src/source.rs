@@ -51,7 +51,7 @@ pub struct Speed {
 /// One version of an object as a source of bytes.
 pub struct StoreSource {
     object: Arc<Object>,
-    /// The same object in a forked process.
+    /// Object that a forked process uses instead of `object`.
     forked: OnceLock<Arc<Object>>,
     identity: Option<String>,
     bytes: AtomicU64,

@@ -39,7 +39,7 @@ const PEPTIDE: f64 = 2.5;
 const LONG_CO: f64 = 1.3;
 /// Maximum distance from N to O of a hydrogen bond with an ordinary C=O bond, Å.
 const REACH: f64 = 5.6;
-/// Increase of this maximum distance per Å of a longer C=O bond.
+/// Increase of the maximum distance from N to O per Å by which a C=O bond is longer than `LONG_CO`.
 const PER_CO: f64 = 2.0;
 /// Single-precision energy above which there is certainly no hydrogen bond, kcal/mol.
 const ROUGH_BOND: f32 = -0.49;
@@ -171,7 +171,7 @@ struct Chain {
     /// Two residues of each bridge; true if the bridge is antiparallel.
     bridges: Vec<([usize; 2], bool)>,
     ladders: Vec<Ladder>,
-    /// Turns of 3, 4 and 5 residues that begin at each residue.
+    /// For each residue, true if a turn of 3, 4 or 5 residues begins there.
     turns: Vec<[bool; 3]>,
     letters: Vec<u8>,
 }
@@ -483,7 +483,7 @@ fn energy(o_to_n: [f64; 3], n_to_h: [f64; 3], o_to_c: [f64; 3]) -> f64 {
     ((energy * 1000.0).round() / 1000.0).max(LEAST)
 }
 
-/// Return the same energy in single precision.
+/// Return the energy of a bond like [`energy`], in single precision.
 #[inline]
 fn rough_energy(o_to_n: [f64; 3], n_to_h: [f64; 3], o_to_c: [f64; 3]) -> f32 {
     let [n, h, c] = [o_to_n, n_to_h, o_to_c].map(|d| d.map(|x| x as f32));

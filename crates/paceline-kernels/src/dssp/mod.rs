@@ -189,7 +189,8 @@ impl RowKernel for Dssp {
     }
 }
 
-/// Atoms of all pairs of a donor residue i + 1 and an acceptor residue j.
+/// Atoms that may form hydrogen bonds: N and H of donor residue i + 1 at index i, C and O of
+/// acceptor residue j at index j.
 #[derive(Debug, Default)]
 struct Atoms {
     /// N and H of all residues but the first.

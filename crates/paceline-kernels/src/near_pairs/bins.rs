@@ -3,7 +3,8 @@
 //! Bins are aligned with the cell vectors. Without a cell, they fill the extent of the atoms. Atoms
 //! at a cell face are repeated beyond the opposite face, so that no search wraps around. Each bin
 //! is divided into parts, and parts that may be near a bin with atoms are marked. Positions have
-//! single precision, with a margin for rounding. Other code computes distances that are uncertain.
+//! single precision, with a margin for rounding. Distances that are uncertain in single precision
+//! are computed by other code.
 //!
 //! Near pairs are rare in these searches, and most atoms have no near atom. Marks exclude such
 //! atoms before any comparison, unlike the columns of [`crate::cell_list`].

@@ -231,7 +231,8 @@ pub(crate) fn extent_of(positions: impl Iterator<Item = Point>) -> [Point; 2] {
 #[derive(Debug, Clone, Default)]
 pub struct Search {
     bins: Bins,
-    /// Atoms of the larger group that may be near any atom of the smaller group, in parts.
+    /// Atoms of the larger group that may be near any atom of the smaller group: one list for each
+    /// part of the larger group.
     near: Vec<Vec<NearAtom>>,
     candidates: Vec<[u32; 2]>,
     placed: Vec<Point>,
@@ -388,7 +389,8 @@ impl Searched<'_> {
         candidates: &[[u32; 2]],
         pairs: &mut Vec<Pair>,
     ) -> Result<(), String> {
-        // Pairs are grouped by the first atom.
+        // Candidates are grouped by their first index, so that its position is computed once per
+        // group.
         let mut last = (u32::MAX, [0.0; 3]);
         for &[number, other] in candidates {
             let many_place = near[number as usize].place;

@@ -37,7 +37,8 @@ pub fn steps(centres: &[[f64; 3]], cells: &[CellRow]) -> Result<Vec<[i64; 3]>> {
             let (from, to) = (centres[molecule], centres[molecule + n]);
             let by = [0, 1, 2].map(|axis: usize| to[axis] - from[axis]);
             let mut sum: [i64; 3] = steps[molecule];
-            // Few displacements are longer than half the minimum height of the cell.
+            // Only displacements longer than half the minimum height of the cell need an addition,
+            // and these are few.
             if let Some(images) = lattice.images(by) {
                 for (number, vector) in images.into_iter().zip(&vectors) {
                     for (sum, x) in sum.iter_mut().zip(vector) {

@@ -116,7 +116,7 @@ impl RoundedCell {
     }
 }
 
-/// Convert the images of at most one piece of atoms.
+/// Convert the images of at most one piece of atoms to single precision.
 #[inline(always)]
 pub(super) fn piece_of(images: &[Images]) -> Piece {
     let mut piece = ZEROS;

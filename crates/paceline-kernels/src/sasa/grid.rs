@@ -15,7 +15,7 @@ use crate::qcp::Matrix3;
 const BOXES: f64 = 2.0;
 /// Factor by which boxes are longer along a. Fewer boxes need fewer copies.
 const LONGER: f64 = 2.0;
-/// Number of boxes along b and c within which a box counts as near.
+/// Maximum distance of a near box from the central box along b and c, in boxes.
 const NEAR: i64 = 1;
 
 /// Atoms sorted into boxes, which form rows along the vector a of the cell.
@@ -25,7 +25,8 @@ pub struct Grid {
     periodic: bool,
     /// Number of boxes along each vector.
     n: [usize; 3],
-    /// Number of boxes along each vector within which neighbours are searched.
+    /// Maximum distance from the central box at which neighbours are searched, in boxes along each
+    /// vector.
     steps: [i64; 3],
     /// Index of the first atom of each box, and end of the last one.
     pub begins: Vec<usize>,

@@ -112,7 +112,7 @@ impl Sasa {
         } = scratch;
         alive.clear();
         alive.extend_from_slice(self.points.all());
-        // For most spheres, the near neighbours cover all points.
+        // For most spheres, the near neighbours cover all points, and the others are not tested.
         for runs in &around.runs {
             if !neighbours.find::<WIDE>(place, own, grid, around, runs) {
                 return 0;

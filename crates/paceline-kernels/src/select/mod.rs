@@ -60,7 +60,7 @@ pub enum Node {
         inner: Option<f64>,
         /// Outer distance, Å.
         outer: f64,
-        /// Measure distances to the nearest images.
+        /// True to measure distances between nearest images.
         periodic: bool,
     },
     /// Atoms within `outer` of a center, and farther than `inner` from it.
@@ -71,7 +71,7 @@ pub enum Node {
         inner: Option<f64>,
         /// Outer distance, Å.
         outer: f64,
-        /// Measure distances to the nearest images.
+        /// True to measure distances between nearest images.
         periodic: bool,
     },
     /// Atoms in a cylinder along z around the center of another selection.
@@ -86,14 +86,14 @@ pub enum Node {
         radius: f64,
         /// Minimum and maximum height above the center, Å.
         z: [f64; 2],
-        /// Measure distances to the nearest images.
+        /// True to measure distances between nearest images.
         periodic: bool,
     },
     /// Atoms selected by comparing a coordinate with a number.
     Coordinate {
         /// 0 for x, 1 for y, 2 for z.
         axis: usize,
-        /// Use the absolute value of the coordinate.
+        /// True to compare the absolute value of the coordinate.
         absolute: bool,
         /// Comparison with the number.
         comparison: Comparison,
@@ -184,7 +184,7 @@ impl Context<'_> {
         self.positions[column(self.columns, place)]
     }
 
-    /// Return a coordinate along an axis of the file.
+    /// Return a coordinate in the orientation of the file, Å.
     fn coordinate(&self, place: u32, axis: usize) -> Result<f32, String> {
         Ok(finite(self.stored[column(self.columns, place)])?[axis])
     }

@@ -22,7 +22,8 @@ pub fn angles(cosines: [f64; 3]) -> [f64; 3] {
     cosines.map(|cosine| 90.0 - cosine.clamp(-1.0, 1.0).asin().to_degrees())
 }
 
-/// Return the cell of a frame, if lengths and angles determine its vectors.
+/// Return the cell of a frame; refuse a frame without a cell, or with vectors that lengths and
+/// angles do not determine.
 pub(super) fn oriented<'a>(path: &Path, cell: &'a Option<Cell>) -> Result<&'a Cell> {
     let Some(cell) = cell else {
         return Err(unwritable(path)("expected a cell, found none".into()));

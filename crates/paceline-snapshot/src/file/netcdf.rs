@@ -17,7 +17,7 @@ use crate::{Failure, Result};
 const VECTORS: [&str; 3] = ["coordinates", "velocities", "forces"];
 const CELL_LENGTHS: &str = "cell_lengths";
 const CELL_ANGLES: &str = "cell_angles";
-/// Types of numbers in files.
+/// Codes of the types of values in a file.
 const CHAR: u32 = 2;
 const FLOAT: u32 = 5;
 const DOUBLE: u32 = 6;
@@ -26,7 +26,7 @@ const DOUBLE: u32 = 6;
 #[derive(Debug)]
 struct Variable {
     name: String,
-    /// Its dimensions, without that of the records.
+    /// Dimensions of the variable, without that of the records.
     dimensions: Vec<String>,
     kind: u32,
     /// Size of an entry, bytes, and offset of the entry in the first record.
@@ -67,7 +67,7 @@ fn scale_of(attributes: &[Attribute<'_>]) -> Option<Vec<f64>> {
     let value = |bytes: &[u8]| match (scale.kind, bytes) {
         (FLOAT, &[a, b, c, d]) => f32::from_be_bytes([a, b, c, d]).into(),
         (DOUBLE, &[a, b, c, d, e, f, g, h]) => f64::from_be_bytes([a, b, c, d, e, f, g, h]),
-        // Integer factors do not occur in files.
+        // Factors of integer types do not occur in files, and are refused.
         _ => f64::NAN,
     };
     Some(scale.values.chunks_exact(width).map(value).collect())

@@ -346,7 +346,7 @@ impl Partition {
     }
 }
 
-/// Return one of `n` equal parts of a range.
+/// Return part number `one` of `n` equal parts of a range.
 pub fn share(range: Range<u64>, one: u64, n: u64) -> Range<u64> {
     let len = u128::from(range.end - range.start);
     let border = |k: u64| range.start + (len * u128::from(k) / u128::from(n)) as u64;

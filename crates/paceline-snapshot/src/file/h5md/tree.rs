@@ -1,6 +1,6 @@
 //! Tree of an H5MD file: units, time axis, cell and provenance, as the Python package creates it.
 //!
-//! The order of the calls determines the bytes of the file. It is the same as in
+//! The order of the calls of HDF5 determines the bytes of the file. This order is the same as in
 //! `paceline/hdf5/h5md_groups.py` and in h5py.
 
 use paceline_formats::Fields;
