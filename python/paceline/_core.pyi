@@ -443,8 +443,8 @@ class ObjectBytes:
     def measure(
         self, /, n_bytes: SupportsIndex, seconds: SupportsFloat | SupportsIndex
     ) -> tuple[float, float, float]:
-        """Measure the store for about `seconds`, with at most `n_bytes`. Return the time to a response
-        (s), and the bytes per second of one connection and of all together.
+        """Measure the store for about `seconds`, with at most `n_bytes`. Return the time to a
+        response (s), and the bytes per second of one connection and of all together.
         """
     def read(self, /, offset: SupportsIndex, n_bytes: SupportsIndex) -> bytes:
         """Return bytes, and also request the bytes around them."""

@@ -9,8 +9,8 @@
  * keeps its earlier frames and the next call may follow, except after PACELINE_ERROR_MPI and
  * PACELINE_ERROR_INTERNAL, after which the program should end.
  *
- * A NULL handle is refused at once, without communication. If a handle or pointer is NULL on only
- * some ranks, this cannot be reported on the other ranks, which wait forever.
+ * A NULL handle is refused at once, without communication. If a handle or the communicator is NULL
+ * on only some ranks, the other ranks therefore wait for these ranks forever.
  *
  * A writer, a reader and the communicator that they were opened with belong to one thread at a time.
  */

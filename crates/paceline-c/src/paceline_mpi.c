@@ -17,7 +17,7 @@ struct context {
     int *counts;
 };
 
-/* Convert counts to MPI's type, followed by their offsets; fail if one is too large for the type. */
+/* Convert counts and their offsets to MPI's type; fail if one is too large for it. */
 static int convert(const uint64_t *counts, int size, int *converted)
 {
     uint64_t offset = 0;
@@ -53,8 +53,8 @@ static int all_to_all(void *context, const void *send, const uint64_t *send_coun
     struct context *own = context;
     int *sent = own->counts, *received = own->counts + 2 * own->size;
     char nothing = 0;
-    /* If there are no bytes, the caller's address may equal a constant of MPI, such as MPI_IN_PLACE.
-     * The address of `nothing` is passed instead. */
+    /* If there are no bytes, the caller's address may equal a constant such as MPI_IN_PLACE. The
+     * address of `nothing` is passed instead. */
     const void *from = &nothing;
     void *to = &nothing;
     MPI_Request request;
