@@ -13,12 +13,12 @@ from paceline.performance.number_format import many
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
 
-#: States of a full angle.
+#: States of an angle with a period of 360°.
 STATES = ("gauche+", "trans", "gauche-")
-#: States of a folded angle: one that rotation by 180° leaves equivalent.
+#: States of a folded angle, whose period is 180°, such as χ2 of phenylalanine.
 FOLDED_STATES = ("perpendicular", "planar")
 ALL_STATES = (*STATES, *FOLDED_STATES)
-#: Width of a state of a full angle, degrees.
+#: Width of a state of an angle with a period of 360°, degrees.
 WIDTH = 120
 #: Range of the folded state "perpendicular", degrees.
 PERPENDICULAR = (30, 150)
@@ -44,7 +44,8 @@ class AngleStates:
     intervals : numpy.ndarray of float64, shape (n_angles, 5, 2)
         Lower and upper limits of their 95 % intervals.
     independent : numpy.ndarray of float64, shape (n_angles,)
-        Number of independent values of the state with the fewest; NaN if the state never changes.
+        Number of independent values of the series (1 or 0) of a state: the minimum over states;
+        NaN if the state never changes.
     converged : numpy.ndarray of bool, shape (n_angles,)
         False if the population of a state is not converged.
     transitions : numpy.ndarray of int64, shape (n_angles,)
@@ -89,7 +90,7 @@ class AngleStates:
     def table(
         self, of_rows: dict[str, np.ndarray], drawn: Table, keys: Sequence[str], left_out: str = ""
     ) -> Table:
-        """Make a table whose first columns name the angles; `drawn` is the figure."""
+        """Make a table of the angles, whose first columns are `of_rows`; `drawn` is the figure."""
         shown = [ALL_STATES[k] for k in self.shown]
         return Table(
             {**of_rows, **self.columns()},
@@ -122,8 +123,8 @@ class AngleStates:
     ) -> Table:
         """Draw histograms: one panel for each group of angles, or a map if there are many groups.
 
-        `groups` and `names` label each angle, such as "LYS 13" and "χ1". If there is no space for
-        group names along the y axis with title `label`, the `numbers` of the groups are used.
+        `groups` and `names` label each angle, such as "LYS 13" and "χ1". A map has the groups along
+        its y axis with the title `label`; if there are too many names, it shows their `numbers`.
         """
         n_bins = len(self.histogram)
         titles = [f"{name} {group}".strip() for name, group in zip(names, groups, strict=True)]
@@ -188,7 +189,7 @@ def states_of(analysis: "AnalysisBase", angles: np.ndarray, folded: np.ndarray) 
         populations[k, states] = counts / (len(rows) or np.nan)
         there = [state for state, count in zip(states, counts, strict=True) if count]
         if is_ordered and len(there) > 1:
-            # With two states, one population determines the other.
+            # Of two states, one suffices: the populations have a sum of 1, and equal intervals.
             some = there[:1] if len(there) == 2 else there
             found = [mean_of_series(numbers == state, blocks=False) for state in some]
             half = np.array([one.interval for one in found])

@@ -51,7 +51,7 @@ from paceline.transform.compounds import fragindices_of
 if TYPE_CHECKING:
     from paceline.analysis.values_on_structure import StructureValues
 
-#: Values of `exclude_same`, and the attributes of atoms that they compare. Fragments use bonds.
+#: Attribute of atoms that each value of `exclude_same` compares; "fragment" uses bonds instead.
 SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
 #: Maximum deviation of a time from its expected value, as a fraction of the interval of frames.
 UNEVEN = 1e-5
@@ -83,8 +83,9 @@ class AnalysisBase(Analysis):
         True if the last stage does not read frames, but computes parts of the collected rows
         (`paceline.contract.kinds.OverParts`).
     frames_together : int
-        Blocks begin at multiples of this number, a power of two. Otherwise reductions of the same
-        run are summed in another order, and their last bit may differ.
+        Blocks begin at multiples of this number of frames. It is a power of two; with another
+        number, reductions in the same run would sum the frames in another order, and might differ
+        in the last bit.
     halo : pair of int
         Numbers of frames before and after each block that the block contains in addition. They
         are neighbours in the order of the run. `compute` returns rows of all frames, and rows of
@@ -107,8 +108,8 @@ class AnalysisBase(Analysis):
         True if the worker part depends on the number of frames of the run. `paceline.live` then
         runs the analysis only at the end of a trajectory that grows.
     transforms : sequence of Transform
-        Transformations of the last run. In `prepare`, `next_stage` and `finish`, these and the
-        facts below are of the present run.
+        Transformations of the last run. In `prepare`, `next_stage` and `finish`, this attribute
+        and those below describe the present run.
     skip_damaged : bool
         True if the run leaves out frames that cannot be read.
     results : Results
@@ -158,7 +159,8 @@ class AnalysisBase(Analysis):
     provenance = OfRun[JsonObject]("_run_info")
     #: Names of results that MDAnalysis's class of the same name also has.
     SHARED_RESULTS: tuple[str, ...] = ()
-    #: Attributes that the methods of the class need after a run, in the order of assignment.
+    #: Attributes that are copied to MDAnalysis's object after a run, in this order, because its
+    #: methods need them.
     SHARED_ATTRIBUTES: tuple[str, ...] = ()
     #: Minimum number of frames.
     LEAST_FRAMES: int = 1
@@ -171,7 +173,10 @@ class AnalysisBase(Analysis):
     step: int | None
 
     def __init_subclass__(cls, **kwargs: object) -> None:
-        """Derive a class with MDAnalysis's methods also from the base class of MDAnalysis."""
+        """Replace the base class of a subclass that has methods of MDAnalysis's `AnalysisBase`.
+
+        The new base class, `SingleFrameAnalysis`, calls these methods for each frame.
+        """
         super().__init_subclass__(**kwargs)
         if AnalysisBase in cls.__bases__ and cls._goes_frame_by_frame():
             from paceline.mdanalysis.analyses import SingleFrameAnalysis
@@ -182,12 +187,13 @@ class AnalysisBase(Analysis):
 
     @classmethod
     def _goes_frame_by_frame(cls) -> bool:
-        """Return whether a class has the methods of MDAnalysis's analyses, and not paceline's."""
+        """True if a class defines `_single_frame`, as for MDAnalysis, but not `prepare`."""
         return hasattr(cls, "_single_frame") and cls.prepare is AnalysisBase.prepare
 
     def __init__(self, atomgroup: Atoms | System, *, verbose: bool = False):
         if not isinstance(self, AnalysisBase):
-            # The class has MDAnalysis's methods, and calls this constructor as the base class.
+            # `__init_subclass__` has replaced the base class of this object's class, whose
+            # constructor still calls this one.
             from paceline.mdanalysis.analyses import SingleFrameAnalysis
 
             SingleFrameAnalysis.__init__(self, atomgroup, verbose=verbose)
@@ -480,7 +486,7 @@ class AnalysisBase(Analysis):
             warn(message)
 
     def record_call(self) -> None:
-        """Record with the results the call that computed them, with which they are replayed."""
+        """Store the call that computed the results with them, so that it can be repeated."""
         if isinstance(self.results, Results) and self.results.provenance:
             self.results.provenance[CALL] = describe_call(self)
 
@@ -583,10 +589,10 @@ def moments_of(analysis: AnalysisBase) -> np.ndarray:
 
 
 def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -> float:
-    """Return the time from one position in a series to the next, ps, from at least two rows.
+    """Return the time between consecutive places in a series, ps, from at least two frames.
 
-    If times are unknown, the result is a number of frames, with a warning. Raises
-    `UnsupportedError` if the times are not equidistant.
+    The frames `rows` of the run are at the given `places`. If times are unknown, the result is a
+    number of frames, with a warning. Raises `UnsupportedError` if times are not equidistant.
     """
     warn_of_unknown_times(analysis)
     known = moments_of(analysis)[rows]
@@ -638,7 +644,7 @@ def table_in_time(
 def table_of_records(
     analysis: AnalysisBase, name: str, counts: np.ndarray, label: str | None = None
 ) -> Table:
-    """Make a table of the number of records per frame: a column `name`, drawn as `label`."""
+    """Make a table of record counts per frame, column `name`; `label` is the y axis title."""
     options: dict[str, Any] = {"partial": True, "counts": [name]}
     return table_in_time(analysis, {name: counts}, {name: name}, label or name, **options)
 

@@ -128,7 +128,7 @@ class Battery:
                 self.left_out[name] = str(error)
 
         with kept_warnings(self._warned):
-            # What the topology alone refuses is refused before a simulation is disturbed.
+            # Raise errors about the topology first, before connecting to a running simulation.
             with offline(universe):
                 for name in descriptions:
                     make(name)
@@ -147,11 +147,11 @@ class Battery:
             warn(f"left out of the battery: {reason}")
         self.descriptions = {name: descriptions[name] for name in self.analyses}
         self._whole = self.descriptions, self.analyses, self.left_out
-        #: All analyses, also in a battery of those that are, or are not, updated.
+        #: All analyses, also in the batteries that `_part` makes from some of them.
         self._all = self.analyses
         self._during: Self | None = None
         self._optional = optional
-        n_frames = sys.maxsize  # of a stream, at most the first frame is there
+        n_frames = sys.maxsize  # the number of frames of a stream is unknown
         with suppress(NoFramesYet), offline(universe):
             if not is_stream(universe.trajectory.filename):
                 n_frames = universe.trajectory.n_frames
@@ -182,7 +182,7 @@ class Battery:
         Raises
         ------
         UnsupportedError
-            The file is not TOML, contains values outside tables, or names systems of its own.
+            The file is not TOML, contains values outside tables, or names the systems to analyse.
         """
         found, groups = read_battery_file(path)
         if groups:
@@ -279,7 +279,7 @@ class Battery:
 
     @property
     def described(self) -> dict[str, Description]:
-        """Descriptions of all shown results, by name; for energies, with the range of rows."""
+        """Descriptions of the analyses and the energies, by name; energies include their rows."""
         if self.energies is None:
             return dict(self.descriptions)
         of_energies = {**self._of_energies, "rows": self.energies.span}
@@ -335,8 +335,8 @@ class Battery:
             First make molecules whole for analyses that need it, if the topology has bonds and
             the frames have a cell.
         equilibrated : bool
-            After a run over all frames, run again without the frames before all time series are
-            equilibrated.
+            After a run over all frames, run again from the first frame at which all time series
+            are equilibrated.
         **options
             Options of `paceline.run`. A `fit` among the `transforms` applies only to analyses
             that need it, in a separate pass.
@@ -370,7 +370,7 @@ class Battery:
         return self
 
     def _run_equilibrated(self, **options: Any) -> Self:
-        """Run over all frames, and again over the equilibrated frames of all time series."""
+        """Run over all frames, then again from the frame where all series are equilibrated."""
         if options.get("checkpoint") is not None:
             raise UnsupportedError("equilibrated: two runs follow each other, without a checkpoint")
         self.run(**options)
@@ -397,7 +397,7 @@ class Battery:
         return self._during
 
     def _part(self, *, updated: bool) -> Self:
-        """Return a battery of the analyses that are, or are not, updated while frames come."""
+        """Return a battery of the analyses for which `is_updated` equals `updated`."""
         descriptions, analyses, lacking = self._whole
         others = {name for name, one in analyses.items() if is_updated(one) != updated}
         some = copy.copy(self)
@@ -408,7 +408,7 @@ class Battery:
         return some
 
     def run_during(self, **options: Unpack[RunOptions]) -> Mapping[str, AnalysisBase]:
-        """Run the analyses of `during`, as `paceline.live` does.
+        """Run the analyses of `during`, for `paceline.live`.
 
         Parameters
         ----------
@@ -423,7 +423,7 @@ class Battery:
         return self.during().run(**options).analyses
 
     def run_after(self, **options: Unpack[RunOptions]) -> Mapping[str, AnalysisBase]:
-        """Run the other analyses when the trajectory is complete, as `paceline.live` does.
+        """Run the analyses that `during` lacks on the complete trajectory, for `paceline.live`.
 
         Parameters
         ----------
@@ -475,7 +475,8 @@ class Battery:
         Returns
         -------
         list of Path
-            Names of tables and of arrays; `save` writes one of both for each analysis.
+            Files of all analyses, including both NAME.csv and NAME.npz, of which `save` may write
+            only one.
         """
         analyses = self.every | self.shown
         names = [*COMMON_FILES]
@@ -623,7 +624,10 @@ def _energies_in_frames(energies: Energies, analysis: AnalysisBase) -> Energies:
 
 
 def _summaries_in(folder: Path) -> list[Path]:
-    """List the files that a battery with groups wrote for all groups together."""
+    """List the tables and profiles over all groups that an earlier battery may have written.
+
+    The list is empty if the `battery.toml` in the folder has no groups.
+    """
     try:
         found = tomllib.loads((folder / "battery.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):

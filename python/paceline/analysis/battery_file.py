@@ -57,7 +57,9 @@ def _group(where: str, described: object) -> ReplicaFiles:
 
 
 def replicas_named(given: Sequence[str | Sequence[str]]) -> list[list[str]]:
-    """Return the files of each replica: a pattern has one file per replica, a list is one replica.
+    """Return the files of each replica.
+
+    Each file that matches a pattern is a replica, and each list of files is one replica.
 
     Examples
     --------

@@ -38,8 +38,7 @@ from paceline.performance.results_page import (
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
 
-#: Words for the part of a system that an entry of a default battery analyses, used if the heading
-#: does not name its atoms.
+#: Beginning of the heading of an entry of a default battery, by the kind of molecule it analyses.
 OF_SYSTEMS = {"ligand": "Ligand", "ligand in water": "Ligand", "liquid": "Water"}
 #: Words for common selections in headings.
 OF_ATOMS = {
@@ -59,7 +58,7 @@ SUMMARISED = 3
 SHORT_WARNING = 240
 #: Size of a figure, inches.
 FIGURE_SIZE = (5.2, 2.9)
-#: Size of the figure of a further table, whose rows have names, inches.
+#: Size of the figure of a further table, inches; it is higher, because rows may have names.
 FURTHER_SIZE = (5.2, 3.6)
 #: Column titles of the table of means.
 OF_MEANS = ("series", "mean ± 95 %", "independent", "equilibrated", "mean from there on", "verdict")
@@ -90,9 +89,10 @@ class ShownBattery(Protocol):
 def heading(
     name: str, analysis: "AnalysisBase | Energies", description: Mapping[str, object]
 ) -> str:
-    """Make the heading of an analysis, such as "Backbone RMSD", after a name set by the user.
+    """Make the heading of an analysis, such as "Backbone RMSD".
 
-    After the name of an entry of default batteries, the heading says what part is analysed.
+    If the user named the analysis, the heading begins with this name. For an entry of a default
+    battery with a name of its own, it begins with the kind of molecule.
     """
     if isinstance(analysis, Energies):
         return "Energies"
@@ -123,7 +123,11 @@ def page_of_battery(
     options: FigureOptions,
     state: PageState | None = None,
 ) -> str:
-    """Make the page; arguments are filenames, further results, figure options, and the state."""
+    """Make the page of a battery.
+
+    `saved` are filenames of tables, and `further` the results of further tables, both by the name
+    of the analysis.
+    """
     headings = {
         name: heading(name, analysis, battery.described[name])
         for name, analysis in battery.shown.items()
@@ -185,7 +189,10 @@ def transformations_of(
 def _counts(
     battery: ShownBattery, headings: Mapping[str, str], further: Mapping[str, Mapping[str, Results]]
 ) -> list[str]:
-    """Count the verdicts on angles, on states, on very many series, and on further series."""
+    """Count the verdicts on series that the summary does not name, in a sentence per table.
+
+    These are angles, states, the series of a table with very many, and those of further tables.
+    """
     found = []
     for name, analysis in battery.shown.items():
         tables = [analysis.results.table, *(one.table for one in further[name].values())]
@@ -194,7 +201,7 @@ def _counts(
                 continue
             is_first = table is tables[0]
             is_named = is_first and not table.no_mean and len(table.y) <= MOST_SERIES
-            # Bars of presence are of records, whose number is a series of the first table.
+            # Further tables of presence show the records that the first table counts.
             is_repeated = not is_first and table.states is not None
             if not (is_named or is_repeated) and (counts := count_verdicts(table)):
                 found.append(f"{headings[name]}: {counts}.")
@@ -264,7 +271,7 @@ def in_sentence(title: str) -> str:
 
 
 def _sentences(results: Results, table: Table) -> list[str]:
-    """Describe the findings of a table, or a profile with one column; empty for other tables."""
+    """Describe the `notes` of a table, or a profile with one column; empty for other tables."""
     is_profile = len(table.y) == 1 and len(table.keys or [table.x]) == 1 and not table.bars
     if table.notes:
         return results.summary()

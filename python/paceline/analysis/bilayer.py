@@ -21,7 +21,8 @@ from paceline.transform.compounds import fragments_of, known_bonds
 FLAT = 0.25
 #: Maximum number of atoms in a molecule that counts as a lipid.
 LARGEST_LIPID = 500
-#: Number of values per frame: lipids and spread of the upper and lower leaflet, area, thickness.
+#: Number of values per frame: the numbers of lipids in the upper and the lower leaflet, the
+#: standard deviations of the heights of their headgroups, the area of the cell, and the thickness.
 COLUMNS = 6
 
 
@@ -35,9 +36,9 @@ class Bilayer(AnalysisBase):
     number of headgroups in a leaflet, and $\langle z \rangle$ their mean height. If the headgroups
     are phosphorus atoms, $d$ is the distance $D_\mathrm{HH}$ (Nagle & Tristram-Nagle 2000, Biochim.
     Biophys. Acta 1469, 159). The leaflets are the two largest components of headgroups within the
-    cutoff, as in `LeafletSeries`. In the upper leaflet, heads are above tails, so that a bilayer
-    may cross the border of the cell. If the group contains only headgroups, the upper leaflet is
-    the upper one of the nearest images.
+    cutoff, as in `LeafletSeries`. The upper leaflet is the one whose heads are above its tails, so
+    that a bilayer may cross the border of the cell. If lipids have no other atoms, or several
+    headgroups, the upper leaflet is the higher one of the nearest periodic images.
 
     The area of a protein in the membrane is not subtracted; a warning reports this.
 
@@ -183,10 +184,10 @@ class Bilayer(AnalysisBase):
 
 
 def _lipids_of(heads: Atoms) -> tuple[np.ndarray, np.ndarray]:
-    """Find the atoms of each headgroup's lipid, and the index of the headgroup of each atom.
+    """Find the atoms of all lipids, and for each of these atoms the index of its headgroup.
 
-    Lipids are molecules by bonds, or else residues. Both arrays are empty if a lipid has several
-    headgroups or no other atom.
+    A lipid is a molecule by its bonds, or else a residue. Both arrays are empty if a lipid has
+    several headgroups, or if headgroups are the only atoms.
     """
     universe, bonds = heads.universe, known_bonds(heads.universe)
     molecules = universe.atoms.resindices
@@ -266,5 +267,5 @@ class _Heights(CorePart, PerFrame):
 
 
 def _nearest(steps: np.ndarray, height: float) -> np.ndarray:
-    """Map steps along z to the nearest periodic images."""
+    """Map displacements along z to those between nearest periodic images."""
     return steps - height * np.round(steps / height)

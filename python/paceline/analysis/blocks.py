@@ -10,7 +10,7 @@ from paceline.analysis.uncertainty import students_t, with_error
 N_BLOCKS = 10
 #: Longest lag time with an interval, as a multiple of the length of a block.
 REACH = 2
-#: Minimum ratio of the length of a run to an integral (a time) for a reliable interval.
+#: Minimum length of a run, in correlation times, for a reliable interval of the correlation time.
 ENOUGH_TIMES = 100
 
 
@@ -26,13 +26,16 @@ class BlockSums:
     counts: np.ndarray
 
     def without_each(self) -> np.ndarray:
-        """For each block, compute the function of all other blocks: shape (n_blocks, n_lags)."""
+        """For each block, compute the function from all others: shape (n_blocks, n_lags)."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return (self.sums.sum(axis=0) - self.sums) / (self.counts.sum(axis=0) - self.counts)
 
 
 def block_starts(n_frames: int, longest: int) -> np.ndarray:
-    """Choose the first frames of blocks and the end; a single block if several are too short."""
+    """Choose the first frame of each block, followed by the number of frames.
+
+    There is a single block if `N_BLOCKS` blocks would be too short for the lag time `longest`.
+    """
     length = n_frames // N_BLOCKS
     n_blocks = N_BLOCKS if 0 < longest <= REACH * length and length > 1 else 1
     starts = np.arange(n_blocks + 1) * (n_frames // n_blocks)
@@ -88,7 +91,7 @@ def jackknife_interval(without_each: np.ndarray) -> np.ndarray:
 
 
 def is_converged(integral: float, length: float) -> bool:
-    """True if a run is at least `ENOUGH_TIMES` times as long as the integral."""
+    """True if a run is at least `ENOUGH_TIMES` times as long as a correlation time."""
     return length >= ENOUGH_TIMES * integral
 
 

@@ -145,7 +145,7 @@ class BuriedArea(AnalysisBase):
         return {"atoms": first, "atoms 2": second, **kept}
 
     def prepare(self) -> PerFrame:
-        """Number the residues of the groups, for each group and for both together."""
+        """Number the residues of the three surfaces, and make the worker part."""
         indices = self.indices
         first, second = (group.resindices for group in self._groups)
         parts = [np.unique(one, return_inverse=True)[1].reshape(-1) for one in (first, second)]
@@ -196,9 +196,9 @@ class BuriedArea(AnalysisBase):
 class _Surfaces(CorePart, PerFrame):
     """Worker part: areas of residues, for each group alone and for both groups together.
 
-    There is one item in `kernels` for each surface. It contains the columns of its atoms in the
-    decoded coordinates, their radii, the index of each reported atom in the surface and its part,
-    and the number of parts.
+    There is one item in `kernels` for each surface. It contains the columns of the atoms in the
+    decoded coordinates, their radii, for each reported atom its index in the surface and the number
+    of its residue, and the number of residues.
     """
 
     splits_frames = True
@@ -212,7 +212,10 @@ class _Surfaces(CorePart, PerFrame):
         self._kernels, self._probe, self._n_points = kernels, probe_radius, n_points
 
     def compute(self, block: Block) -> np.ndarray:
-        """Compute the areas of a block: float64, shape (n_frames, n_parts), Å²."""
+        """Compute the areas of a block: float64, shape (n_frames, 2 n_residues), Å².
+
+        The first half is from the surfaces of single groups, the second from that of both together.
+        """
         if self._bound is None:
             columns = columns_of(block)
             self._bound = [

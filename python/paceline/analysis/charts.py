@@ -21,8 +21,8 @@ from paceline.analysis.replica_figures import Profile, differences, line_ends
 from paceline.analysis.table import Table, name_and_unit
 from paceline.performance.interactive_chart import MOST_CURVES, Chart, Curve
 
-#: Number of points from which a running mean is drawn while a simulation runs, and number of its
-#: windows along the series: series are short at first.
+#: While a simulation runs, its series are short: number of points from which a running mean is
+#: drawn, and number of the windows of this mean along the series.
 LIVE_POINTS, LIVE_WINDOWS = 100, 10
 
 

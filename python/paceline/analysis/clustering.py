@@ -89,9 +89,9 @@ class Clustering(AnalysisBase):
     results.populations : numpy.ndarray of float64, shape (n_clusters,)
         With `errors`: fraction of frames in each cluster.
     results.population_intervals : numpy.ndarray of float64, shape (n_clusters, 2)
-        With `errors`: lower and upper limits of the 95 % intervals of `populations`, for these
-        clusters as they are. NaN for a population that is the same in all parts of the run, such
-        as that of a single cluster, and for runs of fewer than 4 parts. See
+        With `errors`: lower and upper limits of the 95 % intervals of `populations`. The clusters
+        themselves count as exact. NaN for a population that is the same in all parts of the run,
+        such as that of a single cluster, and for runs of fewer than 4 parts. See
         `paceline.analysis.function_errors`.
     results.centers : numpy.ndarray of int64, shape (n_clusters,)
         Index in the run of the center, leader or medoid of each cluster.
@@ -227,7 +227,7 @@ class Clustering(AnalysisBase):
         return Positions()
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Make the parts that compare pairs of frames."""
+        """Divide the pairs of frames into tiles, which the workers compare."""
         how = len(self.atoms), self._relative, True, NO_CUTOFF
         if self.cutoff is None:
             return Tiles(value, PairRmsds(*how, KEPT), KEPT, condensed=True)
@@ -367,19 +367,19 @@ def _check_method(method: str, cutoff: float | None, n_clusters: int | None) -> 
 
 
 class _Near:
-    """Worker part: bits that mark neighbours among the frames of two parts."""
+    """Worker part: bits that mark the neighbours among the frames of two ranges."""
 
     def __init__(self, rmsds: PairRmsds, cutoff: float):
         self._rmsds, self._cutoff = rmsds, cutoff
 
     def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
-        """Return the bits for each frame of one part, eight bits per byte."""
+        """Return the bits for each frame of the first range, eight bits per byte."""
         (distances,) = self._rmsds.compute(size, first, second)
         return (np.packbits(distances < self._cutoff, axis=1),)
 
 
 class Neighbors(TileParts):
-    """Parts of all pairs of frames. For each pair, one bit is stored.
+    """Tiles of all pairs of frames, in which each pair is stored as one bit.
 
     Attributes
     ----------
@@ -481,7 +481,7 @@ class Pairs:
         return len(self.places)
 
     def _pairs(self, first: Any, second: Any) -> Any:
-        """Indices of pairs in the condensed matrix; the first frame is before the second one."""
+        """Indices of pairs in the condensed matrix; the first frame must be before the second."""
         return first * self._n - first * (first + 1) // 2 + second - first - 1
 
     def rows(self) -> Iterator[tuple[int, np.ndarray]]:
@@ -553,9 +553,9 @@ def _best_exchange(
 ) -> tuple[int, int] | None:
     """Find the exchange of a medoid for a frame that lowers the sum of distances most.
 
-    `distances`, shape (k, n), are distances from the medoids. A change of the sum has two terms.
-    One term is the same for every removed medoid. The other term sums over the frames whose nearest
-    medoid is removed.
+    `distances`, shape (k, n), are distances from the medoids. The change of the sum by an exchange
+    is computed as two terms: one does not depend on the removed medoid, and the other sums over the
+    frames whose nearest medoid is the removed one.
     """
     n, places = len(pairs), np.arange(len(pairs))
     near = distances.argmin(axis=0)

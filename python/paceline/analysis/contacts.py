@@ -233,7 +233,7 @@ class Contacts(AnalysisBase):
         return (apart < self.residues_apart) & (first.segindices[:, None] == second.segindices)
 
     def _warn_of_atoms_with_themselves(self) -> None:
-        """Warn of contacts that always exist, which increase Q."""
+        """Warn of contacts of atoms with themselves, which always exist and increase Q."""
         _, *places = np.intersect1d(self.grA.indices, self.grB.indices, return_indices=True)
         n_same = int(self.initial_contacts[0][tuple(places)].sum())
         if n_same:
@@ -557,7 +557,7 @@ class ContactMap(AnalysisBase):
         return self.errors
 
     def prepare(self) -> Reduction:
-        """Make the worker part, which keeps the counts of parts of the run for intervals."""
+        """Make the worker part; with `errors`, it also keeps the counts of parts of the run."""
         part = self._counting()
         if not self.errors:
             return part
@@ -565,7 +565,7 @@ class ContactMap(AnalysisBase):
         return in_parts(part, len(self.frames), n_bytes, self.name)
 
     def _counting(self) -> "Reduction[Counts]":
-        """Make the worker part for all frames together."""
+        """Make the worker part that counts contacts, without parts of the run."""
         _, sizes = np.unique(self._atoms.resindices, return_counts=True)
         return _NearResidues(sizes, self.cutoff, bool(self.pbc))
 

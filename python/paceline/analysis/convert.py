@@ -224,7 +224,7 @@ class Write(AnalysisBase):
 
     @contextmanager
     def receiver(self) -> Iterator[Receiver]:
-        """Open the file during a run; it gets its name when it is complete."""
+        """Open the file for a run; it appears under its name only if the run succeeds."""
         with saved_together(), self._target.receiver() as blocks:
             if self._first is None:
                 yield blocks

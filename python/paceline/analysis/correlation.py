@@ -129,7 +129,7 @@ class Correlation(TimeSeries):
         return super().prepare()
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Make the parts that correlate some series each."""
+        """Divide the series into parts, whose correlations the workers compute."""
         if value.dtype.kind not in "biuf" or value.ndim > 3 or 0 in value.shape:
             raise UnsupportedError(
                 f"{self.name}: expected real numbers of shape (n_frames,), (n_frames, n_series) or "
@@ -271,7 +271,7 @@ class VelocityAutocorrelation(AnalysisBase):
         return _Velocities()
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Make the parts that correlate the velocities of some atoms each."""
+        """Divide the atoms into parts, whose velocities the workers correlate."""
         self._delta_t, gaps = check_times(self)
         self._n_pairs = pairs_of_frames(len(value), gaps)
         return SeriesParts(value, "product", range(3), gaps, fft=self.fft)
@@ -280,7 +280,8 @@ class VelocityAutocorrelation(AnalysisBase):
         """Compute the mean, its integral and its spectrum."""
         mean, n = value.mean(), len(self._delta_t)
         dt = self._delta_t[1] if n > 1 else np.nan
-        # Velocities that were left out count as 0, and so does a lag time without pairs.
+        # As in a periodogram with velocities of 0 in frames that were left out, a lag time without
+        # pairs contributes 0.
         weighted = np.where(self._n_pairs > 0, mean * self._n_pairs / self._n_pairs[0], 0.0)
         even = np.concatenate([weighted, [0.0], weighted[:0:-1]])
         integral = running_integral(mean, self._delta_t) / 3
@@ -467,7 +468,7 @@ class CurrentAutocorrelation(AnalysisBase):
         return _Currents(self._charges)
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Make the parts that correlate the currents along each axis."""
+        """Make one series per axis, x, y and z, which the workers correlate."""
         self._currents, volumes = value[:, :3], value[:, 3]
         self._delta_t, self._gaps = check_times(self)
         self.volume = float(np.delete(volumes, self._gaps).mean())

@@ -34,20 +34,21 @@ from paceline.trajectory.open import files_named
 
 CRATE = "https://w3id.org/ro/crate/1.1"
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
-#: Page of each program, by the name of the fact with its version.
+#: Name and page of each program, by the name of the fact that contains its version.
 PROGRAMS = {
     "paceline": ("paceline", "https://pypi.org/project/paceline/"),
     "MDAnalysis": ("MDAnalysis", "https://www.mdanalysis.org/"),
     "numpy": ("NumPy", "https://numpy.org/"),
     "python": ("Python", "https://www.python.org/"),
 }
-#: Facts with names of files, and the facts with their digests: SHA-256 or a fingerprint.
+#: Facts that contain names of files, and the facts with the SHA-256 or fingerprints of these files.
 _INPUTS = {
     "topology": "topology sha256",
     "trajectory": "fingerprint",
     "files": "files sha256",
 }
-#: Characters of addresses that are not escaped, and percent signs that escape nothing.
+#: Characters that are not escaped in addresses, and a pattern for percent signs that are not the
+#: beginning of an escaped character.
 _OF_ADDRESSES, _NOT_ESCAPED = ":/?#@!$&'()*+,;=%", re.compile("%(?![0-9A-Fa-f]{2})")
 #: Media types that Python does not know.
 _TYPES = {".npz": "application/zip", ".toml": "application/toml", ".xvg": "text/plain"}
@@ -58,9 +59,9 @@ _SHA256_DIGITS = 64
 def write_crate(folder: str | os.PathLike, files: Iterable[Path], *, overwrite: bool) -> None:
     """Write `ro-crate-metadata.json` into a folder of results.
 
-    `files` are the results in the folder, of which those that exist are described. Raises
-    `FileExistsError` if the file exists and may not be replaced, and `UnsupportedError` if no
-    result names a command.
+    `files` are possible results in the folder; those that exist are described. Raises
+    `FileExistsError` if `ro-crate-metadata.json` exists and may not be replaced, and
+    `UnsupportedError` if no result names a command.
     """
     folder = Path(folder)
     existing = sorted({path for path in files if path.is_file()})
@@ -76,9 +77,9 @@ def write_crate_of_survey(
 ) -> bool:
     """Write `ro-crate-metadata.json` into the folder of a survey, of which `files` are the results.
 
-    Trajectories that could not be opened are left out. Without `overwrite`, an existing file, to
-    which someone may have added authors, is kept if it describes these tables: False is returned.
-    Raises `FileExistsError` if it describes others.
+    Trajectories that could not be opened are left out. Without `overwrite`, an existing file is
+    kept if it describes these tables, because someone may have added authors; False is then
+    returned. Raises `FileExistsError` if the existing file describes other tables.
     """
     path = survey.folder / METADATA
     if path.exists() and not overwrite:
@@ -98,7 +99,7 @@ def write_crate_of_survey(
         topology, *digests = row["digests"].split(SEPARATOR)
         named = [source_name(name, folder) for name in row["trajectory"].split(SEPARATOR)]
         files_of_row = list(chain.from_iterable(map(files_named, named)))
-        # Topologies of this layout are a part of the trajectory file.
+        # In an mdCATH file, the topology is inside the trajectory file, which is listed below.
         if topology and not row["topology"].endswith(f"/{mdcath.ATOMS}"):
             facts[f"{INPUT}{source_name(row['topology'], folder)}"] = topology
         if len(files_of_row) == len(digests):  # else files that match a pattern have appeared since
@@ -221,13 +222,13 @@ def _uri_of(name: str, folder: str) -> str:
 
 
 def _inputs(facts: Sequence[Mapping[str, str]]) -> list[JsonObject]:
-    """Describe the files that were read, with SHA-256 or fingerprint, once each."""
+    """Describe each file that was read once, with its SHA-256 or fingerprint."""
     found: dict[str, JsonObject] = {}
     for one in facts:
         pairs = [(key.removeprefix(INPUT), one[key]) for key in one if key.startswith(INPUT)]
         for key, of_content in _INPUTS.items():
             contents = one.get(of_content, "").split(", ")
-            # Without fingerprints, the number of files is not known.
+            # The number of fingerprints is the number of files, which is unknown without them.
             is_known = key == "topology" or contents[0][:4] not in ("", "none")
             names = names_in(one[key], len(contents) if is_known else None) if key in one else []
             pairs += zip_longest(names, contents[: len(names)], fillvalue="")
@@ -242,7 +243,7 @@ def _inputs(facts: Sequence[Mapping[str, str]]) -> list[JsonObject]:
             if len(content) == _SHA256_DIGITS:
                 described["sha256"] = content
             elif content and not content.startswith("none"):
-                # Included files have a digest together with the file that includes them.
+                # The digest of a topology that includes other files is a digest of all these files.
                 is_of_several = content.startswith(WITH_INCLUDED)
                 described["identifier"] = content if is_of_several else f"fingerprint {content}"
             if uri not in found or len(described) > len(found[uri]):
@@ -251,7 +252,7 @@ def _inputs(facts: Sequence[Mapping[str, str]]) -> list[JsonObject]:
 
 
 def _latest_change(inputs: Sequence[JsonObject], files: Sequence[Path]) -> str:
-    """Date and time, UTC, of the latest change of a local input, or else of a result."""
+    """Date and time, UTC, of the latest change of a local input; without inputs, of a result."""
     uris = [f"{one['@id']}" for one in inputs]
     local = [
         os.fsdecode(unquote_to_bytes(urlsplit(uri).path)) for uri in uris if uri.startswith("file:")

@@ -40,7 +40,7 @@ LIGAND = SYSTEMS["ligand"]
 
 
 def _default_batteries() -> dict[str, dict[str, dict[str, object]]]:
-    """Collect the battery entries that analyses declare, sorted by kind of molecule and place."""
+    """Collect the battery entries of all analyses by kind of molecule, in the order of `place`."""
     members = [(one, entry["name"]) for entry in catalogue().values() for one in entry["batteries"]]
     members.sort(key=lambda member: member[0]["place"])
     found: dict[str, dict[str, dict[str, object]]] = {key: {} for key in SYSTEMS.values()}
@@ -90,7 +90,11 @@ def ligands_of(universe: System, given: str | None) -> list[str]:
 
 
 def insert_ligands(value: object, ligands: Sequence[str]) -> Any:
-    """Insert selections of ligands into parameters of entries, as separate ones or as one."""
+    """Replace the placeholder `LIGAND` in parameters of entries by selections of ligands.
+
+    In a list of only the placeholder, there is one selection per ligand; elsewhere one selection
+    for all ligands.
+    """
     if isinstance(value, Mapping):
         return {key: insert_ligands(one, ligands) for key, one in value.items()}
     if value == [LIGAND]:

@@ -177,7 +177,7 @@ class DensityAnalysis(AnalysisBase):
         return ours
 
     def _prepare_group(self, atomgroup: Atoms | System, verbose: bool) -> None:
-        """Prepare a group for the workers; its atoms may change from frame to frame."""
+        """Set the analysed atoms; for an updating group also its finder and its description."""
         atoms, self._finder, self._described = follow_if_changing(atomgroup, "DensityAnalysis")
         AnalysisBase.__init__(self, atoms, verbose=verbose)
 
@@ -255,9 +255,9 @@ class DensityResults(Results):
 def _write_mrc(density: "MDAnalysis.analysis.density.Density", path: str) -> None:
     """Write a grid as MRC 2014, with the center of its first voxel as the origin.
 
-    The origin is in words 50 to 52 of the header, Å, and no voxels are skipped (words 5 to 7).
-    GridDataFormats adds both, and ChimeraX uses the origin unless it is 0. Both therefore read the
-    same grid. GridDataFormats itself writes a rounded number of voxels instead.
+    The origin (Å) is in words 50 to 52 of the header, and the start in voxels, words 5 to 7, is 0.
+    GridDataFormats reads the sum of both, and ChimeraX reads the origin unless it is 0, so both
+    programs find the same grid. GridDataFormats itself writes the start, in whole voxels.
     """
     import mrcfile
 

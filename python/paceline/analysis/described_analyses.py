@@ -68,13 +68,16 @@ def _declared_as(name: object) -> type[AnalysisBase] | None:
 
 
 def check_descriptions(descriptions: Mapping[str, Description]) -> None:
-    """Raise `UnsupportedError` for an unknown analysis or parameter, without a system."""
+    """Raise `UnsupportedError` for an unknown analysis or parameter; no system is needed."""
     for name, description in descriptions.items():
         _parameters(name, description)
 
 
 class _Parameters(NamedTuple):
-    """Class of a description, its parameters, and those given; `shown` are names in messages."""
+    """Class of an analysis, its parameters, and the values in its description.
+
+    `shown` contains the names of parameters in messages, if they differ.
+    """
 
     cls: type[AnalysisBase]
     known: Mapping[str, inspect.Parameter]
@@ -83,7 +86,7 @@ class _Parameters(NamedTuple):
 
 
 def _parameters(name: str, description: Description) -> _Parameters:
-    """Check the names of analysis and parameters in one table."""
+    """Find the class and the parameters of a description; raise an error for unknown names."""
     if Path(name).name != name or name in ("", ".", ".."):
         raise UnsupportedError(f"[{name}]: the name is used for files, and is not a valid filename")
     given = dict(description)

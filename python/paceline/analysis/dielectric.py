@@ -54,14 +54,17 @@ class _DipoleAnalysis(AnalysisBase):
         self._bonds = self._find_bonds()
 
     def _moments(self, needs_cell: str | None) -> "_Moments":
-        """Make the worker part, which also computes volumes if `needs_cell` names a reason."""
+        """Make the worker part; with `needs_cell` (a reason for messages), it computes volumes."""
         whole = None
         if self.make_whole:
             whole = CoreTransform("unwrap", len(self._charges), self._bonds)
         return _Moments(CoreRows("dipole", self._charges, "positions", needs_cell), whole)
 
     def _find_bonds(self) -> np.ndarray:
-        """Find the bonds within the group, by index in the group; check that parts are neutral."""
+        """Find the bonds within the group, as indices in the group.
+
+        Raises `UnsupportedError` for charged molecules, and for those that cannot be made whole.
+        """
         universe, atoms = self.atomgroup.universe, self.atomgroup.indices
         order = np.argsort(atoms)
         if (np.diff(atoms[order]) == 0).any():
@@ -263,7 +266,8 @@ class DielectricConstant(_DipoleAnalysis):
     def _interval(deviations: np.ndarray, unit: float) -> tuple[float, bool]:
         """Half the width of the interval of the mean constant, and whether it is converged.
 
-        The mean moment of the run is not exact: without a part of the run, it differs.
+        The interval includes the error of the mean moment, which is computed again without each
+        part of the run.
         """
         squares = (deviations**2).mean(axis=1)
         found = errors_of_means(
@@ -276,7 +280,10 @@ class DielectricConstant(_DipoleAnalysis):
 
     @staticmethod
     def _running_constant(moments: np.ndarray, volumes: np.ndarray, energy: float) -> np.ndarray:
-        """Mean constant of the frames up to each frame, from deviations from the first frame."""
+        """For each frame, compute the mean constant from this frame and all earlier ones.
+
+        Deviations from the moment of the first frame avoid a difference of large numbers.
+        """
         read = ~np.isnan(volumes)
         found = np.full(len(volumes), np.nan)
         if read.any():
@@ -406,7 +413,7 @@ class DipoleAutocorrelation(_DipoleAnalysis):
         return self._moments(None)
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Make the parts that correlate the moments along each axis."""
+        """Make one series per axis, x, y and z, which the workers correlate."""
         self._collected = value
         self._delta_t, self._gaps = check_times(self)
         return SeriesParts(value[:, :, np.newaxis], "product", [0], self._gaps, fft=self.fft)

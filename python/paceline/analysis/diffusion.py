@@ -9,9 +9,9 @@ from paceline.contract.system_interface import System, has_attribute
 from paceline.transform.bond_lists import bond_list
 from paceline.transform.compounds import fragments_of, known_bonds
 
-#: Numbers of time blocks. Each key is the maximum ratio of the longest lag time of the fit to the
-#: length of the run. A block is at least twice as long as this lag time, so that it contains
-#: several time origins.
+#: Possible numbers of time blocks, and for each the maximum ratio of the longest lag time of the
+#: fit to the length of the run. A block is at least twice as long as this lag time, so that it
+#: contains several time origins.
 BLOCKS = {10: 1 / 20, 5: 1 / 10}
 #: Minimum number of molecules of one size for an interval between molecules.
 FEWEST = 2
@@ -75,7 +75,10 @@ class DiffusionCoefficient(NamedTuple):
 
 
 class BlockFit(NamedTuple):
-    """Fit of a line to the MSD of each time block; `weights` compute the coefficient."""
+    """Fit of a line to the MSD of each time block, at lag times of `lags` frames.
+
+    The diffusion coefficient is the sum of the products of `weights` and the MSDs at these lags.
+    """
 
     n_blocks: int
     lags: np.ndarray
@@ -83,7 +86,7 @@ class BlockFit(NamedTuple):
 
 
 def weights_of(times: np.ndarray, n_dimensions: int) -> np.ndarray:
-    """Weights of the MSD at some lag times that give the coefficient of a fitted line."""
+    """Weights of the MSDs at `times`, whose weighted sum is the coefficient of a linear fit."""
     off = times - times.mean()
     return off / (off**2).sum() / (2 * n_dimensions)
 
@@ -124,7 +127,7 @@ def mean_and_interval(
         if n_blocks > min(BLOCKS) // 2:
             error = float(blocks.std(ddof=1) / np.sqrt(n_blocks))
             ratio = (error / found["error"]) ** 2 if found["error"] else np.inf
-            if not fdtr(n_blocks - 1, n - 1, ratio) <= LEVEL:  # NaN (one molecule) is true
+            if not fdtr(n_blocks - 1, n - 1, ratio) <= LEVEL:  # also for NaN, of one molecule
                 interval = float(students_t(n_blocks - 1)) * error
                 found |= {"error": error, "interval": interval, "n_blocks": n_blocks}
     return found
@@ -133,10 +136,10 @@ def mean_and_interval(
 def error_between_molecules(counts: np.ndarray, squares: np.ndarray) -> tuple[float, np.ndarray]:
     """Compute the effective number of molecules, and the error of a mean over their particles.
 
-    `counts` are numbers of particles of molecules. `squares`, of any shape, is the sum over
-    molecules of the squared difference between the sum of their particles and that many means. The
-    error has shape (2, ...): standard errors, and half the widths of 95 % intervals; NaN for too
-    few molecules.
+    `counts` are the numbers of particles of the molecules. `squares`, of any shape, is the sum over
+    molecules of (s - n m)², where s is the sum of the values of the n particles of a molecule, and
+    m the mean over all particles. The error has shape (2, ...): standard errors, and half the
+    widths of 95 % intervals; NaN for too few molecules.
     """
     n = float(counts.sum()) ** 2 / float(counts @ counts)  # exact for equal sizes
     if n < FEWEST:
@@ -177,7 +180,7 @@ def molecules_of(universe: System, atoms: np.ndarray) -> tuple[np.ndarray, str]:
 
 
 def _pair_with_next(groups: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Pair each of some atoms with the next atom in its group."""
+    """Pair each of `atoms` with the next one of them in the same group."""
     order = atoms[np.argsort(groups[atoms], kind="stable")]
     pairs = np.stack([order[:-1], order[1:]], axis=1)
     return pairs[groups[pairs[:, 0]] == groups[pairs[:, 1]]].astype(np.int64)

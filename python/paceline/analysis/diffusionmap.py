@@ -186,7 +186,7 @@ class DistanceMatrix(AnalysisBase):
         return Positions()
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Make the parts that compare pairs of frames."""
+        """Divide the pairs of frames into tiles, which the workers compare."""
         worker: PairRmsds | PairMetrics
         if self._metric is None:
             how = self._relative, self.superposition, self._cutoff, self.dtype
@@ -215,7 +215,7 @@ class DistanceMatrix(AnalysisBase):
 
 
 def _is_rmsd(metric: object) -> bool:
-    """True for MDAnalysis's default metric."""
+    """True for None, and for MDAnalysis's default metric, the function `rmsd`."""
     return metric is None or (
         isinstance(metric, FunctionType)
         and (metric.__module__, metric.__name__) == ("MDAnalysis.analysis.rms", "rmsd")

@@ -221,7 +221,7 @@ class DSSP(AnalysisBase):
         return ours
 
     def _choose_hydrogens(self, named: Any) -> np.ndarray:
-        """Indices of each residue's hydrogen; for a residue without one, of any other atom."""
+        """Index of the hydrogen of each residue; for a residue without one, that of its N."""
         backbone_n, calphas = self._backbone[:2]
         residues, counts = np.unique(named.resindices, return_counts=True)
         found = dict(zip(residues.tolist(), counts.tolist(), strict=True))

@@ -479,7 +479,7 @@ def _units_of(parts: Sequence[EnergyPart]) -> dict[str, str]:
 def _rows_of(
     contents: Sequence[Content], title: str, remarks: list[str]
 ) -> list[tuple[EnergyPart, np.ndarray]]:
-    """Choose the rows of each part in the order of time; later parts have priority."""
+    """Choose the rows of each part, in the order of time, up to the first time of later parts."""
     files = [_segments(one.parts, title, remarks) for one in contents]
     files = [one for one in files if one]
     if not files:
@@ -517,7 +517,10 @@ def _rows_of(
 def _segments(
     parts: Sequence[EnergyPart], title: str, remarks: list[str]
 ) -> list[tuple[EnergyPart, np.ndarray]]:
-    """Split parts where times decrease, as after restarts that append to a file."""
+    """Split parts where times do not increase, as after restarts that append to a file.
+
+    Each item is a part and the mask of its rows in one segment.
+    """
     found = []
     for part in parts:
         axis = _axis(part, title)

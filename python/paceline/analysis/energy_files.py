@@ -113,7 +113,7 @@ def _read_edr(path: str, file: IO[bytes]) -> Content:
                 times.append(frame.t)
                 steps.append(frame.step)
     except EOFError:
-        # An error far from the end does not mean that the last frame is truncated.
+        # If the frame begins far from the end of the file, the file is damaged, not truncated.
         if not rows or len(data.get_buffer()) - begin > 2 * longest:
             raise DamagedFileError.in_object(
                 path, f"frame {len(rows)}", "a frame of energies", "the end of the file", begin
@@ -174,7 +174,7 @@ def _edr_frames(pyedr: Any) -> Any:
         n_parts = 0
 
         def count(self, n: int) -> None:
-            """Count parts; raise ValueError if there are too many."""
+            """Add `n` to the number of blocks and parts; raise ValueError if it is too large."""
             self.n_parts += n
             if n < 0 or self.n_parts > MOST_PARTS:
                 raise ValueError(f"{n} blocks")
@@ -370,7 +370,7 @@ def _read_namd(path: str, file: IO[bytes]) -> Content:
                 n_minimised += 1
             else:
                 row = dict(zip(titles, values, strict=True))
-                # If the step decreases, time starts again: step multiplied by time step.
+                # Time continues from the previous row; if the step decreases, it is step times dt.
                 begin = (step, time) if row["TS"] >= step and not np.isnan(time) else (0.0, 0.0)
                 step, time = row["TS"], begin[1] + (row["TS"] - begin[0]) * dt
                 times.append(time / 1000)

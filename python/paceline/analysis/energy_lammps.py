@@ -40,7 +40,8 @@ STYLES = {
     "nano": Style("ns", "ag·nm²/ns²", "K", "ag/(nm·ns²)", "nm", "ag/nm³", 4.5e-4),
     "lj": Style("τ", "lj", "lj", "lj", "lj", "lj", 5e-3),
 }
-#: Columns of each quantity (https://docs.lammps.org/thermo_style.html).
+#: Patterns for the names of the columns of each quantity, which determines their unit
+#: (https://docs.lammps.org/thermo_style.html).
 QUANTITIES = {
     "energy": r"(Pot|Kin|Tot)Eng|E_\w+|Enthalpy|Econserve|Ecouple",
     "temperature": r"Temp",
@@ -48,7 +49,7 @@ QUANTITIES = {
     "length": r"L[xyz]|[XYZ](lo|hi)|X[yz]|Yz|Cell[a-c]|(Cell)?[ABC]",
     "density": r"Density",
 }
-#: Columns that describe the computation.
+#: Columns that describe the computation, not the system.
 NOT_ENERGIES = ("CPU", "CPULeft", "CPURemain", "T/CPU", "S/CPU", "Part", "Elapsed", "Elaplong")
 #: Beginnings of the line before the rows of a run, in several versions.
 BEFORE_ROWS = ("Per MPI rank memory", "Memory usage per processor")
@@ -120,12 +121,13 @@ class LammpsLog:
     def _begin(self) -> None:
         """Reset the state at the start of another session in the same log."""
         self._timestep: float | None = None
-        #: Whether the time step is the default, which a restart file may replace, and whether a fix
-        #: varies it.
+        #: The first is True unless a restart file was read, which may set the time step; the second
+        #: is True if a fix varies the time step.
         self._is_default, self._varies = True, False
         self._minimises = False
         self._normalises: bool | None = None
-        #: Step and time at which the counting of times starts.
+        #: Step and time (in the unit of the style) from which times of later steps are computed;
+        #: None if the time is unknown.
         self._origin: tuple[float, float] | None = (0.0, 0.0)
         self._last_step = -np.inf
 
@@ -175,7 +177,8 @@ class LammpsLog:
         elif re.match(r"minimize\s|Setting up \S+ style minimization", line):
             self._minimises = True
         elif line.startswith("Minimization stats"):
-            # If the input is not echoed, this line reveals that the last part is a minimisation.
+            # If the log does not echo the input, only this line shows that the last run was a
+            # minimisation: remove its part.
             last = f", run {self._n_runs} in"
             if self.content.parts and last in self.content.parts[-1].where:
                 terms = self.content.parts.pop().terms
@@ -211,7 +214,7 @@ class LammpsLog:
             dt = style.step
         if found is None and steps is not None and dt and self._origin and not self._varies:
             found = self._origin[1] + (steps - self._origin[0]) * dt
-        # A later run may have a different time step.
+        # A later run counts from the end of this one, because its time step may differ.
         if steps is not None and len(steps):
             self._origin = None if found is None else (float(steps[-1]), float(found[-1]))
         if found is None or style is None:

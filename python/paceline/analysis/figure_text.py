@@ -33,7 +33,7 @@ SPACES = {"columnspacing": 2.0, "handlelength": 2.0, "handletextpad": 0.8}
 ALONG = 0.95
 #: Width of ticks, spacing and borders next to the labels of a y axis, points.
 AROUND = 22.0
-#: Identifier of notes among the texts of axes.
+#: Identifier (gid) of notes among the texts of axes.
 NOTE = "note"
 #: Minus sign of negative numbers.
 MINUS = "\N{MINUS SIGN}"

@@ -218,7 +218,7 @@ class RMSD(AnalysisBase):
 
     @property
     def frames_needed(self) -> int:
-        """Number of frames that the trajectory must have, because `ref_frame` is one of them."""
+        """Minimum number of frames of the trajectory, such that `ref_frame` exists."""
         return frames_until(self.ref_atoms, self.ref_frame, self.atomgroup.universe)
 
     def parameters(self) -> dict[str, object]:
