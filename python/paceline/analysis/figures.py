@@ -66,13 +66,14 @@ NAME_HEIGHT = 0.095
 AROUND_NAMES = 0.7
 #: Number of states in a row of a legend.
 STATES_IN_A_ROW = 3
-#: Reference angles of 500 structures (Lovell et al. 2003), files of MDAnalysis: start of the range.
+#: Start of the range of angles, degrees, in MDAnalysis's files with the reference angles of 500
+#: structures (Lovell et al. 2003).
 REFERENCES = {"Ramachandran": -180, "Janin": 0}
 #: Fractions of the reference angles inside the drawn regions.
 REGIONS = (0.98, 0.9)
 #: Colours of the regions.
 GREYS = ("#e6e6e6", "#cccccc")
-#: Line styles of the series of one table, if colours distinguish tables.
+#: Line styles, which distinguish the series of a table if colours distinguish tables.
 PATTERNS = ("-", "--", ":", "-.")
 
 
@@ -375,7 +376,7 @@ def _series_of(
                     name = f"{name}, {with_minus(verdicts[title].short_mean)}"
                 elif note:
                     name = f"{name}, {note}"
-                # Of a series that drifts, no part is equilibrated.
+                # A series that drifts has no equilibrated part, so all of it is before `start`.
                 drifts = sampling.verdict == DRIFTING
                 start = float(np.nanmax(x) if drifts else x[sampling.equilibrated_from or 0])
             band = table.limits_of(title)
@@ -656,9 +657,10 @@ def _draw_image(image: Image, ax: "Axes", options: FigureOptions) -> None:
 
 
 def number_parts(axis: "Axis", parts: np.ndarray) -> None:
-    """Label rows by names, or by numbers if several chains use the same ones.
+    """Label the rows of a map with the names or numbers in `parts`.
 
-    If the names do not fit, equally spaced ones are shown.
+    If there is no space for all names, those of equally spaced rows are shown. Numbers may repeat,
+    as in several chains.
     """
     from matplotlib.ticker import AutoLocator, MaxNLocator
 

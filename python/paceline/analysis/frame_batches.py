@@ -77,13 +77,13 @@ class FrameBatches:
     shuffle : bool
         False for samples in the order of trajectories and frames.
     block_frames : int, or sequence of int with one for each trajectory, optional
-        Number of adjacent frames that are read and kept together. By default 1, or, where one frame
-        costs as much as several, the number of frames in a chunk of an HDF5 file, or in some MiB of
-        an object store. Samples of a batch are then from few blocks. Set it for an order that does
-        not depend on how files are stored.
+        Number of adjacent frames (a block) that are read and kept together; by default 1. If
+        reading one frame takes as long as reading several, the default is the number of frames in a
+        chunk of an HDF5 file, or in some MiB of an object store. The samples of a batch are then
+        from few blocks. Set this number for an order that does not depend on how files are stored.
     mixed_blocks : int
-        Number of blocks that are in use at a time, if blocks have several frames. A batch is from
-        some of them.
+        Number of blocks that are in use at a time, if blocks have several frames. The samples of a
+        batch are from some of these blocks.
     drop_last : bool
         Leave out the last batch if it is shorter. If several processes share an epoch, also leave
         out the last batches, so that all get equally many.
@@ -99,7 +99,7 @@ class FrameBatches:
     Attributes
     ----------
     names : list of str
-        Names of the trajectories, which `FrameBatch.trajectories` counts.
+        Names of the trajectories; `FrameBatch.trajectories` contains indices in this list.
     n_samples : int
         Number of samples in an epoch.
     n_atoms : int
@@ -204,7 +204,7 @@ class FrameBatches:
         return f"<FrameBatches: {samples} and {many(self.n_atoms, 'atom')}; {sizes}>"
 
     def _warn_of_short(self, needed: int) -> None:
-        """Warn of trajectories that are shorter than a window; raise if there is no other."""
+        """Warn of trajectories that are shorter than a window; raise an error if all are."""
         short = np.flatnonzero(self._reader.counts == 0).tolist()
         with_frames = [k for k in short if len(self._reader.trajectories[k].frames)]
         names = [self.names[k] for k in with_frames or short]
@@ -283,8 +283,8 @@ class FrameBatches:
         -------
         iterator of FrameBatch
             Batches. With ``on_error="skip"``, batches without a readable sample are left out; if
-            several ranks get equally many batches, each is replaced by the rank's last batch
-            before, so that the number stays the same.
+            several ranks get equally many batches, each such batch is replaced by the previous
+            batch of the rank, so that the number stays the same.
 
         Raises
         ------

@@ -608,7 +608,7 @@ class RaggedTimeSeries(_FunctionAnalysis):
 
 
 class _WithSelected(Generic[Result]):
-    """Function of a block that also sets the selected atoms in each frame."""
+    """User's function of a block, before which `block.selected` is set to the selected atoms."""
 
     def __init__(self, function: Callable[..., Result], finder: GroupFinder):
         self._function, self._finder = function, finder
@@ -629,7 +629,7 @@ class _Function(PerFrame):
 
 
 class _FunctionAndMerge(Reduction[Result | None]):
-    """Worker part of `Reduce`; None is the partial result without frames."""
+    """Worker part of `Reduce`; the partial result of a block without frames is None."""
 
     def __init__(
         self, function: Callable[[Block], Result], merge: Callable[[Result, Result], Result]

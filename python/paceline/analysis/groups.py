@@ -39,10 +39,10 @@ STAY = np.dtype([("index", np.int64), ("first", np.int64), ("last", np.int64), (
 
 #: Kinds of time correlation functions of the presence in a group.
 FUNCTIONS = ("intermittent", "continuous")
-#: Number of pairs of times that are counted in the time of a Fourier transform of n points, as a
+#: Number of pairs of times whose counting takes as long as a Fourier transform of n points, as a
 #: fraction of n log2(n).
 PAIRS_AS_TRANSFORM = 0.1
-#: Number of points that are transformed at a time.
+#: Approximate number of points in the Fourier transforms that are computed at a time.
 TRANSFORMED = 2**18
 #: Colour of frames in which an atom or bond is present.
 PRESENT = "#1f4e79"
@@ -60,7 +60,7 @@ class SelectedAtoms(AnalysisBase):
     Parameters
     ----------
     group : UpdatingAtomGroup
-        Group from `select_atoms(…, updating=True)`, called for a fixed or an updating group.
+        Group from `select_atoms(…, updating=True)`, a method of a fixed or of an updating group.
 
     Attributes
     ----------
@@ -301,7 +301,7 @@ def _count(first: np.ndarray, last: np.ndarray, n_frames: int) -> np.ndarray:
 
 
 def check_presence(analysis: AnalysisBase, what: str) -> None:
-    """Raise `UnsupportedError` if presence in the frames of the run is not a time series."""
+    """Raise `UnsupportedError` unless frames are equidistant and ordered, and all were read."""
     if n := len(analysis.damaged):
         left_out = f"{many(n, 'damaged frame')} {'was' if n == 1 else 'were'} left out"
         raise UnsupportedError(
@@ -402,8 +402,8 @@ def timeline_table(
 ) -> Table:
     """Make a table with the presence (1 or 0) of atoms or bonds in each frame, drawn as bars.
 
-    `places` are indices in `labels`, and indices beyond its end are left out. `rows` are rows of
-    the run's frames.
+    `rows` are indices of frames in the run, and `places` indices in `labels` of the atoms or bonds
+    that are present in these frames. Indices beyond the end of `labels` are ignored.
     """
     names = [*dict.fromkeys(labels)][:MOST_MARKED]
     place_of = np.array([names.index(one) if one in names else -1 for one in labels] + [-1])
@@ -453,7 +453,10 @@ def _integral(values: np.ndarray, tau: np.ndarray) -> float:
 
 
 def _origins(present: np.ndarray, starts: np.ndarray, tau_max: int) -> np.ndarray:
-    """Count present keys at time origins of each block, for each lag with a frame after it."""
+    """Count the keys that are present at the origins of each block: shape (n_blocks, n_lags).
+
+    For each lag, only time origins count for which the run has a frame after the lag.
+    """
     before = np.concatenate([[0], np.cumsum(present)])
     ends = len(present) - np.arange(tau_max + 1)
     return np.stack(
@@ -462,14 +465,15 @@ def _origins(present: np.ndarray, starts: np.ndarray, tau_max: int) -> np.ndarra
 
 
 def _survivors(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray) -> np.ndarray:
-    """For each lag, count the time origins of each block after which a key stays present."""
+    """For each lag, count time origins of each block from which a key is present up to the lag."""
     ends = np.flatnonzero(np.diff(times, append=times[-1] + 2) != 1)
     last = times[ends] % (2 * n_frames)
     first = last - np.diff(ends, prepend=-1) + 1
     counts = []
     for begin, end in itertools.pairwise(starts):
         some = (first < end) & (last >= begin)
-        # A period contributes a range of lags: one for each of its origins in the block.
+        # From its origins in the block, a period of presence lasts for `least` to `most` frames;
+        # each of these numbers occurs once.
         most = last[some] - np.maximum(first[some], begin)
         least = last[some] - np.minimum(last[some], end - 1)
         stays = _count(least, most, n_frames)
@@ -493,7 +497,7 @@ def _returns(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray)
     times = times[~is_often]
     blocks = np.searchsorted(starts, np.arange(n_frames), side="right") - 1
     # For each origin, the index of the first count of its block, minus the origin's time. Adding
-    # the time of a later presence gives the index of the count of this lag.
+    # the time of a later presence gives the index of the count for the lag between both times.
     begins = blocks[times % (2 * n_frames)] * (tau_max + 1) - times
     counts[:, 0] += np.bincount(begins + times, minlength=counts.size).reshape(counts.shape)[:, 0]
     for k in range(1, min(tau_max, len(times) - 1) + 1):
@@ -506,9 +510,10 @@ def _returns(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray)
 
 
 def _transform_size(starts: np.ndarray, tau_max: int) -> tuple[np.ndarray, int]:
-    """Return, for each block, the last block within the longest lag; and the transforms' size.
+    """Choose the blocks that are correlated with each block, and the size of Fourier transforms.
 
-    The size is so large that periodicity cannot produce wrong lags up to `tau_max`.
+    Block k is correlated with blocks k to `reached[k]` - 1, which contain all frames up to
+    `tau_max` after it. The size is so large that periodicity does not change counts at these lags.
     """
     reached = np.searchsorted(starts, np.minimum(starts[1:] + tau_max, starts[-1]))
     least = int(max(np.diff(starts).max() + tau_max, (starts[reached] - starts[:-1]).max()))
@@ -543,7 +548,7 @@ def _returns_by_transforms(
             product += np.einsum("ij,ij->j", conjugate[one], found[other])
     counts = np.zeros((n_blocks, tau_max + 1), np.int64)
     for product, (one, other) in zip(products, pairs, strict=True):
-        # Shift by the distance of the two blocks.
+        # Shift the lags by the distance between the beginnings of both blocks.
         turns = (starts[other] - starts[one]) * np.arange(size // 2 + 1) % size
         product *= np.exp(-2j * np.pi / size * turns)
         counts[one] += np.rint(np.fft.irfft(product, size)[: tau_max + 1]).astype(np.int64)

@@ -142,7 +142,8 @@ class Gyration(AnalysisBase):
         atoms, self._finder, self._described = follow_if_changing(atomgroup, "Gyration")
         super().__init__(atoms, verbose=verbose)
         check_not_empty(self.atomgroup, "Gyration: the group")
-        # An updating group also reads the atoms that its selection depends on.
+        # The decoded atoms of an updating group include those on which its selection depends, and
+        # their molecules need not be whole.
         self.needs_whole = self._finder is None
         self.needs_together = self.needs_whole and compound == "group"
         self.compound, self.weights = compound, known_weights(weights)
@@ -166,7 +167,7 @@ class Gyration(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Indices of the atoms of each compound; for an updating group, of all atoms it reads."""
+        """Indices of the atoms, by compound; for an updating group, of all atoms to decode."""
         atoms = self.atomgroup.indices
         return atoms if self._finder is not None else atoms[self._order]
 
@@ -181,7 +182,7 @@ class Gyration(AnalysisBase):
     def prepare(self) -> PerFrame:
         """Make the worker part from sizes and weights of the compounds."""
         if self._finder is not None:
-            # For compounds without atoms that may be selected, any index is valid.
+            # Atoms that cannot be selected may get a wrong index, which is never used.
             places = np.searchsorted(self._compounds, self._numbers)
             return _OfFrames(self._finder, places, len(self._compounds), self._weights)
         weights = None if self._weights is None else self._weights[self._order]

@@ -60,7 +60,8 @@ if TYPE_CHECKING:
 #: Required by the import hook for submodules that only MDAnalysis has (see `paceline.analysis`).
 __path__: list[str] = []
 
-#: Distances (Å) and angles (degrees) of fixed criteria; the last number is in Å per degree squared.
+#: Limits of the fixed criteria: distance (Å) and angle (degrees); for "wernet_nilsson", distance
+#: (Å) and its decrease in Å per degree squared.
 CRITERIA = {
     "baker_hubbard": (2.5, 120.0),
     "gromacs": (3.5, 30.0),
@@ -226,7 +227,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     errors = False
     #: Updating groups of selections that depend on positions.
     _changing: dict[str, UpdatingAtoms]
-    #: Description of the analysed atoms in messages; the command line sets its option.
+    #: Description of the analysed atoms in messages, after "the atoms"; set by the command line.
     which_atoms = "that are analysed"
     #: Finders of donors, hydrogens and acceptors in each frame; None if no selection is updated.
     _found: list[GroupFinder | FixedGroup] | None
@@ -383,7 +384,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             self._donors, self._hydrogens = self._donors[pairs[:, 0]], hydrogens[pairs[:, 1]]
 
     def _atoms_of(self, selection: str, *, updating: bool = False) -> Atoms:
-        """Select atoms of the analysis, also by names of groups if the Universe has them."""
+        """Select some of the analysed atoms; the selection may name groups of the Universe."""
         add_bonds_to_select(self.u, selection)
         within = getattr(self.u, "select_within", type(self.atomgroup).select_atoms)
         return within(self.atomgroup, selection, updating=updating)
@@ -403,7 +404,8 @@ class HydrogenBondAnalysis(AnalysisBase):
     def _make_finders(self) -> list[GroupFinder | FixedGroup]:
         """Make the objects with which workers find donors, hydrogens and acceptors.
 
-        Without `donors_sel`, there is one donor for each atom that the finder of hydrogens reads.
+        Without `donors_sel`, the donors are a `FixedGroup` with one donor for each atom in `read`
+        of the hydrogens.
         """
         found = {
             name: follow(self._changing[name], f"HydrogenBondAnalysis: {name}_sel")
@@ -415,7 +417,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             hydrogens = found["hydrogens"]
             read = hydrogens.read.copy()
             donors = donors_of(self.u, self.u.atoms[read[hydrogens.selectable]]).indices
-            # Set each atom with a donor outside the analysis as its own donor, so it has no bonds.
+            # A hydrogen whose donor is not analysed becomes its own donor, and so forms no bonds.
             inside = np.isin(donors, self.atomgroup.indices)
             read[hydrogens.selectable] = np.where(inside, donors, read[hydrogens.selectable])
             found["donors"] = FixedGroup(read)
@@ -659,9 +661,10 @@ class HydrogenBondAnalysis(AnalysisBase):
     def _number_groups(
         self, donors: np.ndarray, acceptors: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Number donors and acceptors by their groups, and list the numbers that may form bonds.
+        """Number donors and acceptors by the groups of `between` that contain them.
 
-        Returns None if all atoms may form bonds.
+        Returns the numbers of donors, those of acceptors, and a mask of the pairs of numbers that
+        may form bonds; None if all pairs of atoms may form bonds.
         """
         if self.between_ags is None:
             return None
@@ -798,7 +801,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         return timeline_table(self, "hydrogen bond", labels, rows, places)
 
     def _unique(self, columns: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Find the distinct combinations of atoms in some columns, and the number of bonds."""
+        """Find the distinct combinations of atoms in `columns`, and the number of bonds of each."""
         atoms = [self.results.hbonds[:, column].astype(np.intp) for column in columns]
         keys = atoms[0]
         for column in atoms[1:]:
@@ -891,7 +894,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         )
 
     def _check_correlation(self) -> None:
-        """Raise an error if the frames of the run are not a time series."""
+        """Raise an error unless the frames are equidistant and ordered, and all were read."""
         _ = self.results.hbonds  # raises `NotRunError` before a run
         check_presence(self, "hydrogen bonds")
 

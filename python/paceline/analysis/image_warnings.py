@@ -1,4 +1,4 @@
-"""Warnings about distances between nearest images that are not the intended distances."""
+"""Warnings if distances between nearest periodic images are not the intended distances."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -115,7 +115,11 @@ def nearer_images(
 def _molecules_of(
     universe: System, atoms: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Find the atoms needed to make molecules whole, their bonds, and the molecule of each."""
+    """Find the atoms needed to make the molecules of `atoms` whole.
+
+    Returns indices of these atoms, their bonds, and for each of them the number of its molecule.
+    Returns None if no molecule contains two of `atoms`, or if molecules are unknown.
+    """
     everything = universe.atoms
     try:
         bonds = molecular_bonds_of(universe, "unwrap")
@@ -163,7 +167,7 @@ _Pair = tuple[tuple[int, int], float, float]
 
 
 def _worst(ends: Any, plain: np.ndarray, nearest: np.ndarray) -> _Pair | None:
-    """Choose the pair with the largest difference of both distances; None if there is none."""
+    """Choose the pair whose distance decreases most by images, by more than `SHORTER`, or None."""
     if not len(plain):
         return None
     k = int(np.argmax(plain - nearest))
@@ -182,7 +186,8 @@ def _compare_all(
     for molecule in np.intersect1d(*(molecules[some] for some in rows)):
         first, second = (some[molecules[some] == molecule] for some in rows)
         both = whole[np.concatenate([first, second])]
-        # Most molecules: no image is closer within a box whose diagonal is half the cell.
+        # In most molecules, no distance exceeds half the smallest height of the cell, so that no
+        # image is nearer.
         if np.linalg.norm(np.ptp(both, axis=0)) <= half:
             continue
         first, second = (some[:: -(-len(some) // MOST_ATOMS)] for some in (first, second))

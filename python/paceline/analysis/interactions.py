@@ -37,7 +37,6 @@ def interaction_fingerprint(
         lower one first. `kinds`, str, shape (n_columns,). `fractions` of frames, float64, shape
         (n_columns,). `frames`, int64, and `times` (ps), float64. The table has a column of 0 and 1
         for each contact; its figure shows the most frequent contacts.
-        figure shows the most frequent.
 
     Raises
     ------

@@ -82,7 +82,7 @@ class CoreRows(CorePart, PerFrame):
     """Worker part with a row kernel, `_core.RowKernel.kind(columns, *arguments)`.
 
     With `shape`, the values of a frame are reshaped. With `dtype`, rows are converted to integers,
-    which have no NaN for frames that were left out.
+    which are 0 for frames that were left out.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class CoreRows(CorePart, PerFrame):
         check_refused(block, self._bound.compute(positions, block.cells, out))
         if self._dtype is not None:
             check_finite(block, np.isnan(out[:, :1]).any(axis=1) & (block.held != 0))
-            # Replace NaN in rows of frames that were left out; the collector fills these rows.
+            # Integers have no NaN. The rows of frames that were left out are filled later.
             out = np.nan_to_num(out, copy=False).astype(self._dtype)
         return out if self._shape is None else out.reshape(len(out), *self._shape)
 
@@ -175,7 +175,7 @@ class CoreMoments(CoreSuperposed, Reduction):
     """Moments of each coordinate (Å, Å²), and the sum of the RMSDs after superposition."""
 
     def compute(self, block: Block) -> Moments:
-        """Accumulate the frames of a leaf."""
+        """Accumulate the moments of the frames of a block."""
         core, n_atoms = self.bind(block)
         mean, squares = np.zeros((n_atoms, 3)), np.zeros((n_atoms, 3))
         count, rmsd = core.add_to_moments(block.raw[0], mean, squares)
@@ -195,7 +195,7 @@ class RowMoments(Reduction):
         self.splits_frames = rows.splits_frames
 
     def compute(self, block: Block) -> Moments:
-        """Compute the moments of a leaf: shape (1, n_columns)."""
+        """Compute the moments over the frames of a block: shape (1, n_columns)."""
         if self._most is None or self._most >= len(block):
             return self._accumulate(block)
         parts = (block[k : k + self._most] for k in range(0, len(block), self._most))
@@ -220,7 +220,7 @@ class CoreCovariance(CoreSuperposed, Reduction):
     """Means and sums of products of deviations of all coordinates."""
 
     def compute(self, block: Block) -> CovarianceSums:
-        """Accumulate the frames of a leaf."""
+        """Accumulate the means and products of the frames of a block."""
         core, n_atoms = self.bind(block)
         n = 3 * n_atoms
         mean, products = np.zeros((n_atoms, 3)), np.zeros(n * (n + 1) // 2)
@@ -235,10 +235,11 @@ class CoreCovariance(CoreSuperposed, Reduction):
 
 
 class SparseCounts(NamedTuple):
-    """Number of frames, and indices of counters to increment by 1; or an array of all counters.
+    """Counts of items (such as pairs of atoms) in bins, stored as few bin indices or as all counts.
 
-    There are many counters but few indices in a leaf. Indices are converted to counters when this
-    takes less memory. `n_possible` is the number of items that could have an index.
+    In a few frames, most bins are empty, so the list of the bin indices of all items is small. It
+    is converted to an array of counts when this takes less memory; before, `counts` is None. If
+    `n_possible` is set, it is the number of items inside and outside the bins.
     """
 
     n_frames: int
@@ -360,7 +361,7 @@ class CoreRdf(CorePart, Reduction):
 
 
 class ChangingCompounds(NamedTuple):
-    """Compounds of the atoms that a group reads, and the index of each atom in its compound.
+    """For each atom in `read` of an updating group: its compound, and its index in `Compounds`.
 
     The index is -1 for an atom without mass, which does not contribute to the center.
     """
@@ -369,11 +370,11 @@ class ChangingCompounds(NamedTuple):
     places: np.ndarray
 
     def of(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Find the compounds of some atoms.
+        """Find the compounds of the atoms `chosen`, which are indices in `read` of the group.
 
-        Returns the first atom of each compound, among the atoms that the group reads; the number of
-        atoms of each compound; and the indices of these atoms, compound by compound. Raises
-        `ValueError` if no atom of a compound has mass.
+        Returns, for each compound, the index in `read` of its first atom, and its number of atoms;
+        and the indices in `Compounds` of all these atoms, compound by compound. Raises `ValueError`
+        if no atom of a compound has mass.
         """
         places = self.places[chosen]
         order = np.argsort(places)[np.count_nonzero(places < 0) :]
@@ -385,7 +386,8 @@ class ChangingCompounds(NamedTuple):
         return chosen[order[firsts]], sizes, places[order]
 
 
-#: Atoms or centers of a frame: indices of their labels, and columns.
+#: Atoms or centers in a frame: their indices in the array of labels, and their columns in the array
+#: of positions.
 Sites = tuple[np.ndarray, np.ndarray]
 
 
@@ -420,16 +422,16 @@ class ChangingCenters:
                 parts.append(self._centers.of_some(whole[row : row + 1], number, atoms, sizes))
                 sites.append((labelled, np.arange(first, first + len(sizes))))
                 first += len(sizes)
-            # Without any center, yield positions that no site uses.
+            # If there is no center, the sites are empty, and use none of the yielded positions.
             yield np.concatenate(parts, axis=1) if first else whole[row : row + 1], sites
 
 
 class ChangingRdf(Reduction):
     """Counts of distances between two groups, at least one of which is updated in each frame.
 
-    A block contains the atoms that the first group reads, then those of the second group; `labels`
-    have the same order. With `centers`, centers replace positions, and the atoms that they need
-    come first.
+    A block contains the atoms in `read` of the first group, then those of the second group;
+    `labels` have the same order. With `centers`, the centers of compounds replace positions of
+    atoms, and a block begins with the atoms that are needed to compute them.
     """
 
     splits_frames = True
@@ -555,9 +557,10 @@ class CoreBonds(CorePart, Ragged):
 class ChangingBonds(Ragged):
     """Hydrogen bonds with donors, hydrogens or acceptors that are selected in each frame.
 
-    A block contains the atoms that each of the three groups reads, one group after another; `parts`
-    numbers these atoms. Donors and hydrogens are pairs within the distance `within` (Å). If
-    `within` is None, each atom that the finder of hydrogens reads has its own donor.
+    A block contains the atoms in `read` of the three groups, one group after another. `parts` are
+    the numbers of donors, those of acceptors, and a mask of the pairs of numbers that may form
+    bonds. A hydrogen belongs to each donor within the distance `within` (Å). If `within` is None,
+    the first group contains the donor of each atom in `read` of the hydrogens.
     """
 
     returns_new = splits_frames = True

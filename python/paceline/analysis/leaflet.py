@@ -30,9 +30,9 @@ class LeafletSeries(AnalysisBase):
 
     Leaflets 0 and 1 are the two largest components in the first frame with two components, in the
     order of their first atoms. The table names them upper and lower, by the z direction from tails
-    to heads. In later frames, the two largest components are the same leaflets if each of them
-    contains most atoms of one leaflet, and these are most of its atoms. In all other frames, such
-    as those with a lipid that connects the leaflets, no atom is in a leaflet.
+    to heads. In later frames, the two largest components are these leaflets if each component
+    shares with one leaflet more than half of the atoms of both. In all other frames, such as those
+    with a lipid that connects the leaflets, no atom is in a leaflet.
 
     Parameters
     ----------
@@ -274,7 +274,11 @@ def follow_leaflets(components: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarr
 
 
 def _has_majority(shared: np.ndarray, before: np.ndarray, now: np.ndarray) -> bool:
-    """True if the diagonal is most of both the earlier leaflets and the present components."""
+    """True if leaflet k and component k share more than half of the atoms of both (k = 0, 1).
+
+    `shared` contains numbers of common atoms; `before` are the sizes of the leaflets, and `now`
+    those of the components.
+    """
     same = 2 * np.diagonal(shared)
     return bool((same > before).all() and (same > now).all())
 

@@ -167,7 +167,8 @@ class LinearDensity(AnalysisBase):
                 "'segments' or 'fragments'"
             )
         self.grouping, self.binsize = grouping, binsize
-        # An updating group also reads the atoms that its selection depends on.
+        # The decoded atoms of an updating group include those on which its selection depends, and
+        # their molecules need not be whole.
         self.needs_whole = grouping != "atoms" and self._finder is None
         #: True if the topology contains charges.
         self.has_charges = has_attribute(self.atomgroup, "charges")
@@ -332,7 +333,7 @@ def _sum_compounds(
             "it, or use grouping='atoms'"
         )
     masses = np.ascontiguousarray(weights[:, 0])
-    # Without atoms, the sums would be integers.
+    # If there are no atoms, `bincount` returns integers.
     return np.column_stack(sums).astype(np.float64, copy=False), (
         places.astype(np.int64, copy=False),
         masses,

@@ -44,7 +44,7 @@ def _columns(atoms: Atoms) -> tuple[list[Iterable[str]], list[Iterable[str]]]:
     n = len(atoms)
     chains = _of(atoms, "chainIDs", "A").astype(str)
     numbers = list(map(str, _numbers(atoms, chains).tolist()))
-    # If a chain ID occurs again later, such as for its water, this part gets another asym ID.
+    # If a chain ID occurs again after other chains, such as for water, it gets a new asym ID there.
     begins = np.concatenate([[False], chains[1:] != chains[:-1]])
     parts = np.array([_letters(k) for k in range(int(begins.sum()) + 1)])[np.cumsum(begins)]
     elements = [one.capitalize() or "X" for one in elements_of(atoms)]

@@ -20,13 +20,12 @@ def needed_transforms(
 ) -> TransformsOfEach:
     """Return, for each analysis, the transformations of a run that the analysis needs.
 
-    `battery` are all analyses of the battery, also those of other runs. They all share the atoms
-    that are made whole, so that results do not depend on which of them run together.
-
-    If an analysis needs whole molecules, its molecules are made whole first, with `unwrap`, unless
-    bonds are unknown or a transformation of `given` does it. Rotating transformations are only used
-    for analyses that need them. All others superpose frames by themselves, use distances, or use
-    the axes of the cell.
+    `battery` contains all analyses of the battery, also those of other runs. With `unwrap`, the
+    molecules of all analyses that need whole molecules are first made whole, for every analysis, so
+    that results do not depend on which analyses run together. This is not done if bonds are
+    unknown, or if a transformation of `given` does it. Rotating transformations are only used for
+    analyses that need them: all others superpose frames themselves, use distances, or use the axes
+    of the cell.
     """
     check_transforms(given)
     turning = [one for one in given if one.rotates]

@@ -294,9 +294,9 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         }
 
     def _ends_by_residue(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return row, residue and distance of the ends of pairs in some frames.
+        """Return frame index, residue and distance for the second atom of each pair in some frames.
 
-        With one group, both ends of a pair are used, or one end for a pair within a residue.
+        With one group, also for the first atom, unless both atoms are in the same residue.
         """
         offsets, numbers = self.results.offsets, self.atomgroup.universe.atoms.resindices
         pairs = self.results.pairs[offsets[begin] : offsets[end]]
@@ -341,7 +341,10 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         return timeline_table(self, "residues", labels, rows, places)
 
     def _residues_of(self, pairs: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Number the ends of pairs: shape (n, 2), in increasing order if there is one group."""
+        """Map both atoms of each pair to `numbers`, such as their residues: shape (n, 2).
+
+        If there is one group, the numbers of a pair are in increasing order.
+        """
         ends = np.column_stack([numbers[pairs["first"]], numbers[pairs["second"]]])
         if len(self._groups) == 1:
             ends.sort(axis=1)

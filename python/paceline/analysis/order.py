@@ -88,7 +88,8 @@ class OrderParameter(GroupsAnalysis):
     array([0.514])
     """
 
-    #: Symbol and name of the labels in tables; content of the figure, and its sign.
+    #: Title of the order parameter in tables, and name of the labels. Title of the values in the
+    #: figure, and the factor of the order parameter in these values.
     SYMBOL, LABELLED = "P2", "vector"
     DRAWN, SIGN = "P2", 1
 
@@ -361,7 +362,7 @@ def _are(elements: Sequence[str], atoms: Atoms) -> np.ndarray:
 
 
 def _along_chains(labels: np.ndarray, carbons: np.ndarray, bonds: np.ndarray) -> np.ndarray:
-    """Number the labels of carbons along the bonds between carbons; return the number of each.
+    """Return the number of each carbon's label; labels are numbered along bonds between carbons.
 
     Examples
     --------

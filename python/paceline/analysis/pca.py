@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 #: Maximum number of components in figures.
 DRAWN = 20
-#: Minimum number of components on which frames are projected, with errors.
+#: With `errors`, minimum number of components on which frames are projected.
 LEAST_PROJECTED = 3
 #: Number of components whose RMSIP is in the note.
 OVERLAP = 10
 #: Minimum number of frames for a cosine content.
 LEAST_OF_COSINES = 3
-#: Relative variance, and relative displacement, that count as rounding.
+#: Maximum variance, relative to the sum of variances, and maximum displacement, relative to the
+#: positions, that count as rounding errors.
 ROUNDING = 1e-12
 
 
@@ -84,9 +85,9 @@ class PCA(AnalysisBase):
         with `align`. Exists only if `n_projected` is not 0. NaN for damaged frames.
     results.variance_interval : numpy.ndarray of float64, shape (n_components,)
         With `errors`: half the widths of the 95 % intervals of `variance`, Å²; NaN after the first
-        20 components. The frame for the superposition counts as known. See
-        `paceline.analysis.function_errors`. Without a part of the run, variances are those in the
-        space of the first 40 components.
+        20 components. Errors of the frame for the superposition are not included. See
+        `paceline.analysis.function_errors`. The variances of the run without each of its parts are
+        those in the space of the first 40 components.
     results.cumulated_variance_interval : numpy.ndarray of float64, shape (n_components,)
         With `errors`: half the widths of the 95 % intervals of `cumulated_variance`; NaN after the
         first 20 components.
@@ -345,7 +346,7 @@ class PCA(AnalysisBase):
         part = CoreCovariance(finite=True)
         found = errors_of_run(self, part, value, variances)
         rmsip, halves = np.full(len(self._variance), np.nan), halves_of(part, value[1])
-        # A half with n frames has n - 1 components.
+        # In a half with n frames, at most n - 1 components have a variance above 0.
         n = min(DRAWN, min(half[0] for half in halves) - 1, len(rmsip))
         if n > 0 and len(halves) == 2:
             first, second = (self._moving(half)[:, :n] for half in halves)
@@ -356,7 +357,10 @@ class PCA(AnalysisBase):
         return _Sampling(of_variance, of_fraction, rmsip, found.method)
 
     def _moving(self, value: CovarianceSums) -> np.ndarray:
-        """Components whose variance exceeds rounding: without motion, directions are arbitrary."""
+        """Compute the components with a variance above rounding errors.
+
+        The directions of all other components are arbitrary.
+        """
         variance, components = _components_of(self._covariance(value))
         of_positions = (ROUNDING * np.abs(self.mean).max()) ** 2
         return components[:, variance > max(ROUNDING * variance.sum(), of_positions)]
@@ -372,7 +376,7 @@ class PCA(AnalysisBase):
             "cumulative variance": fractions[:n],
         }
         label = "cumulative variance"
-        # Further components add so little that their curve is flat.
+        # Draw only the first components: with further ones, the curve is nearly constant.
         first = {title: values[:DRAWN] for title, values in columns.items()}
         drawn = Table(first, "component", {label: label}, "cumulative fraction of the variance")
         some = bool(self.n_projected)  # projections are not columns of the table
@@ -629,7 +633,7 @@ def cosine_contents(projection: np.ndarray, left_out: np.ndarray) -> np.ndarray:
 
 @dataclass
 class _Sampling:
-    """Intervals of variances and of their cumulative fractions, and how sure components are."""
+    """Intervals of variances and of cumulative fractions, RMSIP of halves, and cosine contents."""
 
     of_variance: np.ndarray
     of_fraction: np.ndarray
@@ -693,7 +697,7 @@ class _Projection(AnalysisBase):
         return CoreRows("projection", *self._arguments)
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the rows."""
+        """Set the projection."""
         self.results.projection = value
 
 

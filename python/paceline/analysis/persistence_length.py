@@ -53,14 +53,15 @@ class InternalSums(NamedTuple):
 class _Internal(Reduction[InternalSums]):
     """Worker part: sums of bond correlations and of internal distances.
 
-    With `starts`, first frame numbers, samples are time blocks; otherwise groups of chains.
+    If `starts` is set, samples are time blocks that begin at these frame numbers; otherwise
+    samples are groups of chains.
     """
 
     def __init__(self, sizes: np.ndarray, starts: np.ndarray | None):
         self._sizes, self._starts = sizes, starts
 
     def compute(self, block: Block) -> InternalSums:
-        """Sum over the frames of a leaf."""
+        """Sum over the frames of a block."""
         numbers = samples_of_chains(len(self._sizes))
         n_samples = numbers[-1] + 1 if self._starts is None else len(self._starts)
         n_bonds = self._sizes.max() - 1
@@ -88,7 +89,7 @@ class _Internal(Reduction[InternalSums]):
         return found
 
     def _add(self, at: np.ndarray, samples: np.ndarray, found: InternalSums, frame: int) -> None:
-        """Add one frame; chains of equal length are computed together."""
+        """Add the frame with positions `at` to `found`; compute chains of equal length together."""
         firsts = np.cumsum(self._sizes) - self._sizes
         for size in np.unique(self._sizes):
             some = np.flatnonzero(self._sizes == size)

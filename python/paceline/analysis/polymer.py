@@ -32,7 +32,7 @@ from paceline.transform.masses import masses_of
 MOST_COLUMNS = 20
 #: Number of bins of the histogram.
 N_BINS = 50
-#: Maximum number of values of chains whose end-to-end vectors are correlated at a time.
+#: Maximum number of end-to-end vectors (chains times frames) that are correlated at a time.
 CORRELATED = 2**22
 
 

@@ -24,7 +24,8 @@ UNEQUAL = 10
 FEWEST = 10
 #: Maximum number of groups of chains for the jackknife.
 MOST_SAMPLES = 100
-#: Distance, in mean distances along a chain, above which adjacent atoms may not be bonded.
+#: Distance of adjacent atoms, relative to the mean of these distances, above which a warning says
+#: that they may not be bonded.
 STRETCHED = 3.0
 ADVICE = "select the atoms of linear backbones (--select), without side groups and solvent"
 

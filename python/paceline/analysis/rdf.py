@@ -48,7 +48,7 @@ COMPOUNDS = ("residues", "segments", "molecules", "fragments")
 
 #: Maximum number of pairs of atoms with own columns in the table of `InterRDF_s`.
 MOST_COLUMNS = 100
-#: Maximum number of arrays of the size of the counts that exist at a time in a run.
+#: Maximum number of arrays, each as large as the array of counts, that exist at a time in a run.
 ARRAYS = 6
 #: Maximum number of pairs of groups in the record of a run.
 LISTED_PAIRS = 10
@@ -80,8 +80,8 @@ class InterRDF(AnalysisBase):
         Quantity in `results.rdf`, which is $g_{ab}(r)$; the density of atoms of `g2` around an atom
         of `g1`, summed over `g1` (Å⁻³), per frame; or the number of pairs per frame.
     exclusion_block : (int, int), optional
-        Leave out pairs within a molecule. The numbers are those of consecutive atoms of a molecule
-        in `g1` and in `g2`.
+        Numbers of consecutive atoms of each molecule in `g1` and in `g2`. Pairs within a molecule
+        are left out.
     exclude_same : {"residue", "segment", "chain", "fragment"}, optional
         Leave out pairs in the same unit of this kind. Unlike `exclusion_block`, this does not
         change the norm.
@@ -433,7 +433,7 @@ class InterRDF(AnalysisBase):
         return first, second
 
     def _labels_of_sites(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """Label sites, or the atoms that updating groups read."""
+        """Label the atoms or compounds of both groups; for updating groups, the atoms in `read`."""
         atoms = self.g1.universe.atoms
         values = []
         for sites in self._sites:
@@ -717,10 +717,11 @@ class InterRDF_s(AnalysisBase):
         method: dict[str, str] = {}
         half: list[np.ndarray] = []
         if parts is not None:
-            # Merging indices into counts would change the counts, which later parts need.
+            # Merging a part without counts and a part with counts changes the latter, which is
+            # needed again: convert all parts to counts.
             parts = [(n, self._counted(one)) for n, one in parts]
             errors = errors_of_run(self, self._counting(), (value, parts), self._flat_functions)
-            # After the pairs of atoms come the means over the pairs of groups.
+            # `_flat_functions` returns all pairs of atoms, then one mean for each pair of groups.
             ends = np.cumsum([one.size for one in rdf])
             *of_pairs, of_means = np.split(errors.interval, ends)
             half += [flat.reshape(one.shape) for flat, one in zip(of_pairs, rdf, strict=True)]
@@ -736,7 +737,7 @@ class InterRDF_s(AnalysisBase):
         return volume, SparseCounts(found.n_frames, none, counts, found.n_possible), width
 
     def _flat_functions(self, value: SiteCounts) -> np.ndarray:
-        """Functions of all pairs of atoms one after another, then their means for each of `ags`."""
+        """Join the functions of all pairs of atoms, and their mean for each pair of groups."""
         _, rdf = self._functions(value)
         functions: list[np.ndarray] = [*rdf, *(one.mean(axis=(0, 1)) for one in rdf)]
         return np.concatenate([one.ravel() for one in functions])

@@ -1,8 +1,9 @@
-"""Record the call that computed results as one line of JSON, and repeat the call.
+"""Record the call that computed results as one line of JSON; see `repeated_call` for its use.
 
-Results of a script are computed by a class of paceline from arguments, in a run over some frames.
-The line contains all of these, with systems by their files and groups of atoms by their indices.
-JSON values stand for themselves. Other values are objects with one of these keys:
+A script computes results by a class of paceline from arguments, in a run over some frames. The line
+contains the class, the arguments and the frames. Systems are described by their files, and groups
+of atoms by their indices. Values of JSON types are written unchanged. All other values are objects
+with one of these keys:
 
 ===========  ===========================================================
 ``tuple``    a tuple; the value lists its items
@@ -11,7 +12,7 @@ JSON values stand for themselves. Other values are objects with one of these key
 ``array``    an array, as a list; ``dtype`` is its type
 ``atoms``    a group of atoms of ``system``, by indices (`_pack`)
 ``residues`` a group of residues of ``system``
-``texts``    a group that ``texts`` select anew in each frame, of ``base``
+``texts``    an updating group: selections ``texts`` from group ``base``
 ``system``   a system, by its number in the list ``systems``
 ``step``     a transformation, by its class; ``fields`` are its arguments
 ===========  ===========================================================
@@ -42,9 +43,9 @@ UNKNOWN = "not recorded: "
 MOST_VALUES = 1000
 #: Maximum number of ranges of indices that are written as numbers.
 MOST_RANGES = 20
-#: Maximum number of indices of a group whose conversion is kept for further analyses.
+#: Maximum number of indices of a group whose JSON is cached, for other analyses of the same atoms.
 MOST_KEPT = 10_000
-#: Types of differences between indices.
+#: Integer types in which differences between indices are stored, the smallest first.
 KINDS = ("<i1", "<i2", "<i4", "<i8")
 #: Maximum number of indices of a group that is read back.
 MOST_INDICES = 10**8
@@ -52,7 +53,7 @@ MOST_INDICES = 10**8
 PACKAGE = "paceline.analysis."
 #: Package of the transformations that are recorded.
 STEPS_PACKAGE = "paceline.transform."
-#: Options of a Universe that do not change its frames, and options with files to write.
+#: Options of a Universe that are not recorded: they do not change frames, or they write files.
 NOT_OF_FRAMES = ("cache", "cache_size", "comm", "tee")
 
 
@@ -197,7 +198,7 @@ def _pack(numbers: np.ndarray) -> object:
 
 @functools.lru_cache(64)
 def _packed(content: bytes) -> object:
-    """Convert the bytes of whole numbers to JSON; analyses of one run often share their atoms."""
+    """Convert the bytes of whole numbers to JSON; cached, as analyses often have equal atoms."""
     numbers = np.frombuffer(content, "<i8")
     steps = np.diff(numbers)
     if len(numbers) and (steps == (steps[0] if len(steps) else 1)).all():
@@ -234,7 +235,7 @@ def unpack(packed: object) -> np.ndarray:
 
 
 def _few(n: int) -> int:
-    """Return a number of indices; raise `ValueError` if it is not plausible."""
+    """Return `n`; raise `ValueError` if it is negative or above `MOST_INDICES`."""
     if not 0 <= n <= MOST_INDICES:
         raise ValueError(f"{n} indices")
     return n

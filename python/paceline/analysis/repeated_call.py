@@ -37,7 +37,7 @@ MOST_OF_A_VALUE = 1024
 
 
 class RepeatedCall:
-    """Call from the line of a result that a script computed; `locate` finds a file by its name.
+    """Call of a script that a result file records; `locate` finds a file by its recorded name.
 
     Raises `UnsupportedError` for a line that does not describe a call.
     """
@@ -142,7 +142,7 @@ class RepeatedCall:
         if "atoms" not in given:
             return system
         indices = unpack(given["atoms"])
-        # MDAnalysis keeps one group of all atoms, which some analyses recognise.
+        # For all atoms, return MDAnalysis's own group of them, which some analyses recognise.
         is_all = np.array_equal(indices, np.arange(len(system.atoms)))
         return system.atoms if is_all else system.atoms[indices]
 

@@ -1,8 +1,9 @@
 """Compare result files with results that are computed again, number by number.
 
-A result file names what made it, and begins with the SHA-256 of all its other lines. So a
-difference has one of few reasons: a file that was read has changed, another version or build of
-paceline or of its libraries computed again, another kind of processor did, or the file was edited.
+A result file contains the call, the input files and the software that computed it, and begins with
+the SHA-256 of all its other lines. So a difference has one of few reasons: an input file has
+changed, the new results are from another version or build of paceline or its libraries or from
+another kind of processor, or the file was edited.
 """
 
 import csv
@@ -52,7 +53,7 @@ MOST_SHOWN = 60
 #: Facts about the software, besides the processor.
 _SOFTWARE = ("paceline", "build", "python", "numpy", "MDAnalysis")
 _PROCESSOR = "processor"
-#: Facts with names of files, whose content has a digest of its own.
+#: Facts with names of files; other facts contain digests of the content of these files.
 _NAMES = ("topology", "trajectory", "files")
 #: Facts with digests of the files that were read, or beginnings of their keys.
 FINGERPRINT = "fingerprint"
@@ -72,7 +73,7 @@ class Difference:
     #: False for whole numbers, and for numbers and times of frames, which no addition of a kernel
     #: produces: they are equal on all processors.
     may_be_small: bool = True
-    #: Where the other value comes from, in a message.
+    #: Words before the computed value in a message.
     source: str = "computed"
 
     @property
@@ -95,7 +96,7 @@ class Check:
     #: What was compared, such as "98 rows of 3 columns".
     compared: str = ""
     reasons: list[str] = field(default_factory=list)
-    #: The first differences, the largest difference of two numbers, and the number of all.
+    #: The first differences, the largest difference of two numbers, and the number of differences.
     differences: list[Difference] = field(default_factory=list)
     largest: Difference | None = None
     n_differences: int = 0
@@ -113,7 +114,7 @@ class Differences:
     n: int = 0
     first: list[Difference] = field(default_factory=list)
     largest: Difference | None = None
-    #: True if all are within the tolerance.
+    #: True if all differences are within the tolerance.
     are_small: bool = True
 
     def add_all(self, several: Iterable[Difference]) -> None:
@@ -137,7 +138,7 @@ class ResultFile:
 
     path: Path
     facts: Mapping[str, str]
-    #: True if the file contains its own digest, and this fits.
+    #: True if the file contains the SHA-256 of its content, and the content still has this SHA-256.
     is_intact: bool
     #: Lines of a table without those of facts, or None.
     lines: Sequence[str] | None = None
@@ -216,8 +217,8 @@ def compare(
 ) -> Check:
     """Compare a result file with one that was computed again.
 
-    `moved` has the recorded names of files and folders, by those under which they were found. A
-    fact may contain the names of one of the mappings.
+    Each mapping in `moved` maps names under which files and folders were found to their recorded
+    names. Facts are equal if they are so after the names of one of the mappings are replaced.
     """
     name = os.fspath(saved.path)
     found = Differences()

@@ -389,7 +389,10 @@ class Results(dict[str, Any]):
                 self.write_table(file, delimiter="," if _ending(path) == ".csv" else "\t")
 
     def _facts(self, arrays: Mapping[str, np.ndarray], **more: object) -> list[str]:
-        """Return lines about the run, the figure, and means; `arrays` are the file's arrays."""
+        """Return lines about the run, the figure, and means.
+
+        `arrays` are the arrays in the file, to which the line about the figure refers.
+        """
         results = {**self.findings, **{f"mean of {key}": mean for key, mean in self.means.items()}}
         verdicts = verdicts_with_angles(self.table) if self.table else {}
         results |= {f"sampling of {key}": one for key, one in verdicts.items()}

@@ -257,7 +257,7 @@ class RMSD(AnalysisBase):
             # Equal selections may differ in their weights.
             legend[title if title not in legend else f"RMSD of group {k} (Å)"] = f"{selection}"
         columns = dict(zip(legend, value.T, strict=True))
-        # The answer names the groups first, because `select` is only used for the superposition.
+        # Sentences name the RMSDs of `groupselections` first: `select` is for the superposition.
         table = table_in_time(self, columns, legend, "RMSD (Å)", headlines=[*legend][1:])
         self.results = Results(table=table, provenance=self.record(), rmsd=rmsd)
 
@@ -292,8 +292,8 @@ class RMSF(AnalysisBase):
     results.resindices : numpy.ndarray of int64, shape (n_residues,)
         Indices of these residues in the Universe, in increasing order.
     results.rmsf_interval : numpy.ndarray of float64, shape (n_atoms,)
-        With `errors`: half the widths of the 95 % intervals of `rmsf`, Å. The average structure for
-        the superposition counts as known. See `paceline.analysis.function_errors`.
+        With `errors`: half the widths of the 95 % intervals of `rmsf`, Å. Errors of the average
+        structure for the superposition are not included. See `paceline.analysis.function_errors`.
     results.residue_rmsf_interval : numpy.ndarray of float64, shape (n_residues,)
         With `errors`: half the widths of the 95 % intervals of `residue_rmsf`, Å.
     mean : numpy.ndarray of float64, shape (n_atoms, 3)
@@ -433,7 +433,7 @@ class RMSF(AnalysisBase):
         return self._about_mean(CoreMoments(mean, moved=moved))
 
     def _about_mean(self, part: CoreMoments) -> Reduction:
-        """Keep the moments of parts of the run if intervals are wanted."""
+        """Return `part`; with `errors`, make it also keep the moments of parts of the run."""
         if not self.errors:
             return part
         return in_parts(part, len(self.frames), 48 * len(self.atomgroup), self.name)
