@@ -596,7 +596,7 @@ class Battery:
 
 
 def _files_and_terms(described: Description) -> tuple[list[str], list[str] | None]:
-    """Return files and terms from the table of energies; each is a name or a list of names."""
+    """Return files and terms from the table of energies, which contains names or lists of names."""
     given = {key: [one] if isinstance(one, str) else one for key, one in described.items()}
     texts = [text for one in given.values() for text in (one if isinstance(one, list) else [None])]
     if not {"files"} <= given.keys() <= {"files", "terms"} or {*map(type, texts)} != {str}:

@@ -186,7 +186,7 @@ def _graph(folder: Path, files: Sequence[Path], facts: Sequence[Mapping[str, str
 
 
 def _id(entity: Mapping[str, object]) -> dict[str, object]:
-    """Refer to an entity."""
+    """Make a reference to an entity, which contains only its identifier."""
     return {"@id": entity["@id"]}
 
 
@@ -222,7 +222,7 @@ def _uri_of(name: str, folder: str) -> str:
 
 
 def _inputs(facts: Sequence[Mapping[str, str]]) -> list[JsonObject]:
-    """Describe each file that was read once, with its SHA-256 or fingerprint."""
+    """Describe each input file once, with its SHA-256 or fingerprint."""
     found: dict[str, JsonObject] = {}
     for one in facts:
         pairs = [(key.removeprefix(INPUT), one[key]) for key in one if key.startswith(INPUT)]

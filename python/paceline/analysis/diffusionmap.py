@@ -202,7 +202,7 @@ class DistanceMatrix(AnalysisBase):
         table = None
         if not self.condensed:
             label = ("RMSD", " (Å)") if self._metric is None else ("distance", "")
-            # The table is computed only if it is read, because one core passes over the matrix.
+            # Compute the table only if it is read, because one core must read the whole matrix.
             places = (self.frames, self.times, self.times_known)
             table = partial(_table, value.matrix, *places, *label)
         self.results = Results(

@@ -32,7 +32,8 @@ from paceline.transform.matching import name_atom
 if TYPE_CHECKING:
     import MDAnalysis.analysis.dihedrals
 
-#: Atoms of the side-chain angles χ1 to χ5; the first atoms that a residue contains are used.
+#: For each of the angles χ1 to χ5, possible names of its four atoms; the first names that a residue
+#: contains are used.
 CHI_ATOMS = (
     ("N CA CB CG", "N CA CB CG1", "N CA CB SG", "N CA CB OG", "N CA CB OG1"),
     (
@@ -384,7 +385,7 @@ class Ramachandran(_Dihedrals):
         return [*super()._chain, self.ag5]
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the angles, with titles from the residues; figures plot one against the other."""
+        """Set the angles, with titles from the residues; figures plot ψ against φ (or χ2, χ1)."""
         labels = label_residues(self.ag2.residues, self.ag2.resindices)
         titles = [f"{name} {label} (°)" for label in labels for name in self.ANGLES]
         table = self._tabulate(titles, value.reshape(len(value), -1))

@@ -184,7 +184,7 @@ class DSSP(AnalysisBase):
             raise UnsupportedError(
                 f"variant={variant!r} places hydrogens as DSSP does: omit guess_hydrogens"
             )
-        # Hydrogens are placed without periodic images; all other distances use nearest images.
+        # Molecules must be whole only to place hydrogens: all distances use nearest images.
         self.variant, self.needs_whole = variant, variant is None and guess_hydrogens
         try:
             protein = atoms.select_atoms("protein")
@@ -269,7 +269,7 @@ class DSSP(AnalysisBase):
         return CoreRows("dssp", self._donors, has_hydrogens, dtype=np.uint8)
 
     def finish(self, value: np.ndarray) -> None:
-        """Convert the number of each residue to a letter."""
+        """Convert the kernel's number for each residue to a letter."""
         left_out = np.isnan(value).any(axis=1)
         value = np.where(left_out[:, None], 0, value).astype(np.uint8)
         if self.variant is None:

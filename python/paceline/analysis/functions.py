@@ -102,7 +102,7 @@ class _FunctionAnalysis(AnalysisBase):
 
 
 def _check_label(column: str) -> None:
-    """Raise `ValueError` if a title is already the title of another column."""
+    """Raise `ValueError` if a title is that of the column of frames or of times."""
     if column in ("frame", "time (ps)"):
         raise ValueError(f"the table already has a column {column!r}: use another label")
 
@@ -110,7 +110,7 @@ def _check_label(column: str) -> None:
 def _named_columns(
     label: str | Sequence[str] | None, unit: str | Sequence[str] | None
 ) -> dict[str, tuple[str, str]]:
-    """Return name and unit of several values per frame, by title; empty if `label` is a text."""
+    """Return name and unit of each column, by title; empty unless `label` is a list of names."""
     if label is None or isinstance(label, str):
         if unit is not None and not isinstance(unit, str):
             raise ValueError("unit must be a text, because label is not a list of names")

@@ -34,7 +34,8 @@ from paceline.contract.system_interface import Residues, UpdatingAtoms, attribut
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
 
-#: Stay of an atom or residue in a group: its index, and the first and last row of the stay.
+#: Stay of an atom or residue in a group: its index, first and last row of the stay, and `is_whole`,
+#: False if the run may begin or end within the stay.
 STAY = np.dtype([("index", np.int64), ("first", np.int64), ("last", np.int64), ("is_whole", bool)])
 
 #: Kinds of time correlation functions of the presence in a group.
@@ -328,8 +329,8 @@ def presence_correlation(
 ) -> Results:
     """Compute a time correlation function of presence, with integer counts.
 
-    `keys` identify the atoms or bonds present in all frames, with `offsets` as in
-    `AnalysisBase.finish`. `integral` is the name of the integral, which also has an interval.
+    `keys` identify the atoms or bonds that are present in each frame, with `offsets` as in
+    `AnalysisBase.finish`. `what` names them in texts, and `name` is the name of the integral.
     """
     one_of("function", function, *FUNCTIONS)
     check_presence(analysis, what)
@@ -384,7 +385,7 @@ def presence_table(
     tau_max: int,
     name: str,
 ) -> Table:
-    """Make a table of both functions of `presence_correlation`, up to a lag or the longest one."""
+    """Make a table of both functions of `presence_correlation`, up to `tau_max` or the last lag."""
     tau_max = min(tau_max, analysis.n_frames - 1)
     columns: dict[str, np.ndarray] = {}
     titles: dict[str, str] = {}

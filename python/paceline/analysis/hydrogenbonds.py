@@ -694,7 +694,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             offsets=offsets,
         )
         method = self._set_intervals() if self.errors else {}
-        # The record contains remarks on the intervals.
+        # Make the record again, because it contains remarks on the intervals.
         self.results.provenance.update({**self.record(), **method})
 
     def _set_intervals(self) -> dict[str, str]:

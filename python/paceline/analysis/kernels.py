@@ -493,7 +493,7 @@ class ChangingRdf(Reduction):
 
 
 class CoreSitePairs(CorePart, Reduction):
-    """Bins of distances between single atoms of groups, which follow one another in a block."""
+    """Bins of the distances of single pairs of atoms; groups follow one another in a block."""
 
     splits_frames = True
 
@@ -531,7 +531,7 @@ class CoreSitePairs(CorePart, Reduction):
 
 
 class CoreBonds(CorePart, Ragged):
-    """Records of hydrogen bonds: frame, indices of donor, hydrogen and acceptor, Å, degrees."""
+    """Records of hydrogen bonds: frame, donor, hydrogen, acceptor, distance (Å), angle (°)."""
 
     splits_frames = True
 

@@ -245,8 +245,8 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         """Return tables of pairs by residue.
 
         The first contains the most frequent pairs of residues, at most 1,000, by name. The second
-        contains the frames in which the first of these exist. Further tables contain the number of
-        pairs, and the shortest distance, of each residue of the last group in each frame.
+        contains the frames in which the most frequent of these exist. Further tables contain the
+        number of pairs, and the shortest distance, of each residue of the last group in each frame.
         """
         found = np.array(self.count_by_residue()[:MOST_FREQUENT], dtype=np.int64).reshape(-1, 3)
         first, second, counts = found.T
@@ -263,7 +263,8 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
     def _map_residues(self) -> dict[str, Table]:
         """Make maps of the pairs of residues of the last group in each frame.
 
-        The maps show residues with pairs in most frames, at most 200, in the order of residues.
+        The maps show the residues that have pairs in the largest numbers of frames, at most 200, in
+        the order of the topology.
         """
         residues = self.atomgroup.universe.residues
         in_frames, total = np.zeros((2, len(residues)), np.int64)

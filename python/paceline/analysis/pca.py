@@ -276,7 +276,7 @@ class PCA(AnalysisBase):
 
     @property
     def needs_all_frames(self) -> bool:  # type: ignore[override]
-        """True with `errors`, since the length of parts depends on the number of frames."""
+        """True with `errors`: intervals use parts of the run, which depend on `n_frames`."""
         return self.errors
 
     def next_stage(self, value: CovarianceSums | WithParts[CovarianceSums]) -> PerFrame:

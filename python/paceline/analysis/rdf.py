@@ -305,7 +305,7 @@ class InterRDF(AnalysisBase):
 
     @property
     def needs_all_frames(self) -> bool:  # type: ignore[override]
-        """True with `errors`, since the length of parts depends on the number of frames."""
+        """True with `errors`: intervals use parts of the run, which depend on `n_frames`."""
         return self.errors
 
     def prepare(self) -> Reduction:
@@ -316,7 +316,7 @@ class InterRDF(AnalysisBase):
         return in_parts(part, len(self.frames), 8 * self.nbins, self.name)
 
     def _counting(self) -> Reduction[RdfCounts]:
-        """Make the worker part for all frames together."""
+        """Make the worker part that counts pairs, without parts of the run."""
         needs_cell = self.norm == "rdf"
         if self._found is not None:
             return ChangingRdf(
@@ -617,7 +617,8 @@ class InterRDF_s(AnalysisBase):
         if len(ags) == 0 or any(len(pair) != 2 for pair in ags):
             raise SelectionError("InterRDF_s: ags must contain at least one pair of groups")
         for group in chain.from_iterable(ags):
-            # MDAnalysis counts by index in the group, but in an updating group the atoms change.
+            # As in MDAnalysis, pairs are counted by their indices in the groups, so that the atoms
+            # of a group must not change.
             check_static(group, "InterRDF_s", "use InterRDF, which finds")
         super().__init__(ags[0][0], verbose=verbose)
         self.errors = errors
@@ -683,7 +684,7 @@ class InterRDF_s(AnalysisBase):
 
     @property
     def needs_all_frames(self) -> bool:  # type: ignore[override]
-        """True with `errors`, since the length of parts depends on the number of frames."""
+        """True with `errors`: intervals use parts of the run, which depend on `n_frames`."""
         return self.errors
 
     def prepare(self) -> Reduction:
@@ -694,7 +695,7 @@ class InterRDF_s(AnalysisBase):
         return in_parts(part, len(self.frames), 8 * self._n_counts, self.name)
 
     def _counting(self) -> Reduction[SiteCounts]:
-        """Make the worker part for all frames together."""
+        """Make the worker part that counts pairs, without parts of the run."""
         sizes = np.array([len(group) for group in self._groups])
         limits = float(self.range[0]), float(self.range[1])
         return CoreSitePairs(
@@ -803,8 +804,8 @@ class InterRDF_s(AnalysisBase):
     def _table(self, bins: np.ndarray, rdf: list[np.ndarray], half: Sequence[np.ndarray]) -> Table:
         """Make the table with one column per pair of atoms, or per pair of groups.
 
-        `half` are half the widths of intervals of pairs of atoms, then of the means over them;
-        empty without intervals.
+        `half` contains half the widths of intervals: for each pair of groups those of its pairs of
+        atoms, and at the end those of the means over pairs of atoms. It is empty without intervals.
         """
         title = TITLES[self.norm]
         name, _, unit = title.partition(" (")

@@ -41,7 +41,7 @@ from paceline.transform.atom_choice import updates_itself
 UNKNOWN = "not recorded: "
 #: Maximum number of values of an array that is recorded.
 MOST_VALUES = 1000
-#: Maximum number of ranges of indices that are written as numbers.
+#: Maximum number of ranges of indices that are written as such, not as compressed differences.
 MOST_RANGES = 20
 #: Maximum number of indices of a group whose JSON is cached, for other analyses of the same atoms.
 MOST_KEPT = 10_000

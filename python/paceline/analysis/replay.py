@@ -1,9 +1,9 @@
 """Compare result files with results that are computed again, number by number.
 
-A result file contains the call, the input files and the software that computed it, and begins with
-the SHA-256 of all its other lines. So a difference has one of few reasons: an input file has
-changed, the new results are from another version or build of paceline or its libraries or from
-another kind of processor, or the file was edited.
+A result file names the command or call, the input files and the software that computed it, and
+begins with the SHA-256 of all its other lines. So a difference has one of few reasons: an input
+file has changed, the new results are from another version or build of paceline or its libraries or
+from another kind of processor, or the file was edited.
 """
 
 import csv
@@ -41,8 +41,8 @@ from paceline.performance.number_format import many
 
 #: Filename extensions of the results that can be checked.
 ENDINGS = (".csv", ".tsv", ".xvg", ".npz")
-#: Largest relative difference, of a number or of the largest one of its column, that another kind
-#: of processor may cause: its libraries may add numbers in another order.
+#: Largest difference, relative to the largest number of the column, that another kind of processor
+#: may cause: its libraries may add numbers in another order.
 TOLERANCE = 1e-6
 #: Maximum number of differences of a file that are listed; all are counted.
 MOST_LISTED = 10
@@ -257,7 +257,7 @@ def _kind(key: str, facts: Mapping[str, str]) -> str:
         return "software"
     if key in DIGESTS or key == CALL or is_of_command(key):
         return "contents" if key.startswith(INPUT) else "command"
-    # Tables of replicas name the files of each replica.
+    # In tables of replicas, the key is the name of a replica, and the fact names its files.
     if key in _NAMES or f"{FINGERPRINT} of {key}" in facts:
         return "names"
     return "contents" if key.startswith(_CONTENTS) else "result"
@@ -430,7 +430,10 @@ def _largest_of_columns(rows: Iterable[Sequence[str]]) -> list[float]:
 
 
 def deviation_of_cells(first: str, second: str, largest: float) -> float:
-    """Deviation of the number in a cell; NaN for texts."""
+    """Difference of the numbers in two cells; NaN for texts.
+
+    It is relative to `largest`, or to one of the numbers if that is larger.
+    """
     a, b = _number(first), _number(second)
     if a is None or b is None:
         return float("nan")
@@ -440,7 +443,7 @@ def deviation_of_cells(first: str, second: str, largest: float) -> float:
 
 
 def _deviations(first: np.ndarray, second: np.ndarray, largest: float) -> np.ndarray:
-    """Differences of numbers, divided by the largest one; infinite where one is not finite."""
+    """Compute `deviation_of_cells` for two arrays; infinite where one number is not finite."""
     scale = np.maximum(np.maximum(np.abs(first), np.abs(second)), largest)
     with np.errstate(all="ignore"):
         found = np.where(first == second, 0.0, np.abs(first - second) / scale)
@@ -471,7 +474,7 @@ def _compare_arrays(
             if a.dtype.kind in "fiu":
                 largest = _largest_of_array(second) if largest is None else largest
                 deviations = _deviations(a.astype(np.float64), b.astype(np.float64), largest)
-            # The first ones, and the one that deviates most.
+            # Keep the first differences, and the largest one.
             kept = dict.fromkeys([*range(min(MOST_LISTED, len(rows))), int(deviations.argmax())])
             found.n += len(rows) - len(kept)
             for k in kept:

@@ -16,7 +16,8 @@ class Chains:
         self._residues = universe.residues
         resids, segments = self._residues.resids, self._residues.segindices
         follows = (np.diff(segments) == 0) & np.isin(np.diff(resids), (0, 1))
-        #: True for residues with a previous neighbour; then the same for a next neighbour.
+        #: The first array is True for residues with a previous neighbour, the second for those with
+        #: a next neighbour.
         self._has_before = np.concatenate([[False], follows])
         self._has_after = np.concatenate([follows, [False]])
 

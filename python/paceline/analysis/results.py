@@ -275,7 +275,7 @@ class Results(dict[str, Any]):
             table = self.whole_table()
             columns, keys = dict(table.columns), table.keys
             places = {*zip(*(columns[key] for key in keys), strict=True)}
-            # Residues of several chains may have equal numbers.
+            # If keys repeat, such as residue numbers in several chains, use only the x column.
             if not keys or len(places) < len(columns[table.x]):
                 keys = [table.x]
         names = _without_slashes(_names_and_units(columns))

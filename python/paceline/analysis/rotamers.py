@@ -180,7 +180,7 @@ def _are_symmetric(residues: Residues, chi: np.ndarray) -> np.ndarray:
         return found
     for k, (residue, number) in enumerate(zip(residues, chi.tolist(), strict=True)):
         name = residue.resname
-        # In Amber, names of the first and the last residue begin with N and C.
+        # In Amber, names of the first and the last residue begin with N and C: remove this letter.
         if name not in SYMMETRIC and name[:1] in "NC":
             name = name[1:]
         if SYMMETRIC.get(name) == number:

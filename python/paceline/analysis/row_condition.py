@@ -11,7 +11,7 @@ from paceline.analysis.table import name_and_unit
 from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import UnsupportedError
 
-#: Units of the same quantity, as multiples of the first unit.
+#: For each quantity, its units as multiples of the first one.
 UNITS: tuple[Mapping[str, float], ...] = (
     {**TIME_UNITS, "μs": 1e6},  # the Greek letter, in addition to the micro sign
     {"Å": 1, "A": 1, "nm": 10, "pm": 0.01},
@@ -223,7 +223,7 @@ class RowCondition:
         return _Operand(self._columns[title], name_and_unit(title)[1], f"{title!r}", False)
 
     def _in_one_unit(self, left: _Operand, right: _Operand) -> tuple[np.ndarray, np.ndarray]:
-        """Convert values to the unit of the left operand; a number without unit has any unit."""
+        """Convert both operands to one unit; a number without unit has that of the other one."""
         units = [
             other.unit if one.is_number and not one.unit else one.unit
             for one, other in ((left, right), (right, left))
