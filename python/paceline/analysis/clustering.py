@@ -89,9 +89,10 @@ class Clustering(AnalysisBase):
     results.populations : numpy.ndarray of float64, shape (n_clusters,)
         With `errors`: fraction of frames in each cluster.
     results.population_intervals : numpy.ndarray of float64, shape (n_clusters, 2)
-        With `errors`: lower and upper limits of the 95 % intervals of `populations`. The clusters
-        themselves count as exact. NaN for a population that is the same in all parts of the run,
-        such as that of a single cluster, and for runs of fewer than 4 parts. See
+        With `errors`: lower and upper limits of the 95 % intervals of `populations`, for these
+        clusters as they are. Errors of the clusters themselves are not included. NaN for a
+        population that is the same in all parts of the run, such as that of a single cluster, and
+        for runs of fewer than 4 parts. See
         `paceline.analysis.function_errors`.
     results.centers : numpy.ndarray of int64, shape (n_clusters,)
         Index in the run of the center, leader or medoid of each cluster.

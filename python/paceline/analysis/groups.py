@@ -61,7 +61,7 @@ class SelectedAtoms(AnalysisBase):
     Parameters
     ----------
     group : UpdatingAtomGroup
-        Group from `select_atoms(…, updating=True)`, a method of a fixed or of an updating group.
+        Group from `select_atoms(…, updating=True)`, called for a fixed or an updating group.
 
     Attributes
     ----------

@@ -80,8 +80,8 @@ class InterRDF(AnalysisBase):
         Quantity in `results.rdf`, which is $g_{ab}(r)$; the density of atoms of `g2` around an atom
         of `g1`, summed over `g1` (Å⁻³), per frame; or the number of pairs per frame.
     exclusion_block : (int, int), optional
-        Numbers of consecutive atoms of each molecule in `g1` and in `g2`. Pairs within a molecule
-        are left out.
+        Leave out pairs within a molecule. The two numbers are the numbers of consecutive atoms per
+        molecule in `g1` and in `g2`.
     exclude_same : {"residue", "segment", "chain", "fragment"}, optional
         Leave out pairs in the same unit of this kind. Unlike `exclusion_block`, this does not
         change the norm.

@@ -76,8 +76,8 @@ class Rotamers(ChiAngles):
         Lower and upper limits of the 95 % intervals of the populations. NaN if all or no frames
         have the state, or if frames are not in the order of time.
     results.independent : numpy.ndarray of float64, shape (n_angles,)
-        Number of independent values of the series (1 or 0) of a state: the minimum over states;
-        NaN if the state never changes.
+        Number of independent values of the state with the fewest; NaN if the state never changes.
+        The values of a state are 1 in frames with this state, otherwise 0.
     results.transitions : numpy.ndarray of int64, shape (n_angles,)
         Number of changes of the state from one frame to the next.
     results.rates : numpy.ndarray of float64, shape (n_angles,)
