@@ -558,8 +558,8 @@ class RowKernel:
         cutoff: SupportsFloat | SupportsIndex,
         periodic: bool,
     ) -> RowKernel:
-        """Compute the number of the connected component of each atom. Two atoms are connected
-        within `cutoff` (Å).
+        """Compute the component number of each atom: components are numbered from 0. Two atoms
+        are connected within `cutoff` (Å).
         """
     def compute(
         self, /, positions: NDArray[float32], cells: NDArray[float64], out: NDArray[float64]

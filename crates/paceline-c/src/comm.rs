@@ -209,8 +209,8 @@ impl Communicator for Comm {
     }
 }
 
-/// Return the error of a function that the C interface does not provide. Methods of writing that
-/// need such a function cannot be chosen there.
+/// Return the error of communication that the C interface does not offer. Only methods of writing
+/// that do without it can be chosen in C.
 fn unavailable() -> Error {
     Error::Argument("the communicator has no messages between two ranks".into())
 }

@@ -143,8 +143,8 @@ impl ReadRanges {
         }
     }
 
-    /// Add `len` bytes starting at `start`, which must not be below the start of an earlier range.
-    /// Return their offset in the concatenated runs.
+    /// Request `len` bytes at the offset `start`, which must not be below the start of any range
+    /// requested before. Return the offset of the first byte in the concatenated runs.
     pub fn want(&mut self, start: u64, len: u64) -> usize {
         let end = start + len;
         match self.runs.last_mut() {

@@ -174,8 +174,8 @@ kernels! {
             Dipole::new(&columns, &charges, summed, needs_cell)
         }
 
-        /// Compute the number of the connected component of each atom. Two atoms are connected
-        /// within `cutoff` (Å).
+        /// Compute the component number of each atom: components are numbered from 0. Two atoms
+        /// are connected within `cutoff` (Å).
         components(columns: Columns, n_atoms: usize, cutoff: f64, periodic: bool) {
             let columns = columns.all(n_atoms)?.into_iter().map(u32::try_from);
             let columns = columns.collect::<std::result::Result<_, _>>().map_err(PyErr::from)?;

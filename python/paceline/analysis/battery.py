@@ -624,9 +624,9 @@ def _energies_in_frames(energies: Energies, analysis: AnalysisBase) -> Energies:
 
 
 def _summaries_in(folder: Path) -> list[Path]:
-    """List the tables and profiles over all groups that an earlier battery may have written.
+    """Return the paths of tables and profiles that an earlier run on groups may have written.
 
-    The list is empty if the `battery.toml` in the folder has no groups.
+    The list is empty if the folder's `battery.toml` has no groups, or cannot be read.
     """
     try:
         found = tomllib.loads((folder / "battery.toml").read_text(encoding="utf-8"))

@@ -357,7 +357,7 @@ class Ramachandran(_Dihedrals):
 
     @classmethod
     def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.dihedrals.Ramachandran") -> Self:
-        """Make an analysis with the atoms of MDAnalysis's analysis."""
+        """Make a Ramachandran analysis with the atoms of the MDAnalysis object `theirs`."""
         ours = cls.__new__(cls)
         AnalysisBase.__init__(ours, theirs.atomgroup)
         ours._copy_parameters(theirs)

@@ -281,7 +281,7 @@ class PersistenceLength(ChainAnalysis):
         return self._by_time
 
     def prepare(self) -> _Internal:
-        """Choose the samples for the errors, and make the worker part."""
+        """Choose the samples for statistical errors, and make the part that workers compute."""
         starts = None
         if self._by_time:
             blocks = np.array_split(np.sort(self.frames), min(FEWEST, len(self.frames)))

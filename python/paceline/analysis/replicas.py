@@ -404,7 +404,7 @@ class Replicas:
 
     @property
     def _shared_files(self) -> list[str]:
-        """Names of the files for all groups together that `save` may write."""
+        """Names of the files that `save` may write once for all groups, such as means.csv."""
         names = [*COMMON_FILES, *TABLES]
         for name in dict.fromkeys(name for one in self.batteries for name in one.every):
             names += [f"{name}.svg", f"{name}-frequent.svg"]

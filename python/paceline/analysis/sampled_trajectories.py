@@ -44,8 +44,9 @@ NAMED = 3
 FileName: TypeAlias = str | os.PathLike
 #: Values of frames: an array, the path of a saved table, or an analysis.
 FeatureRows: TypeAlias = np.ndarray | FileName | AnalysisBase
-#: Feature: its rows for one trajectory, a list of the rows for each trajectory, or a function that
-#: makes an analysis of atoms.
+#: Feature, given as its values in the frames of the only trajectory, as a list with such values for
+#: each trajectory, or as a function that takes a trajectory's atoms and returns the analysis that
+#: computes the values.
 Feature: TypeAlias = FeatureRows | Sequence[FeatureRows] | Callable[[Atoms], AnalysisBase]
 
 

@@ -57,7 +57,7 @@ class FoundResults:
                 self._found[name] = [Found(key, states.get(name, ""))]
 
     def read(self, journal: Journal) -> None:
-        """Add the results in a journal."""
+        """Read a journal, and add its results that have the present settings."""
         for record in journal.records():
             self.add(journal, record)
 

@@ -160,7 +160,7 @@ def analyse(item: SurveyItem, settings: SurveySettings, backend: object) -> Syst
 
 
 def facts_of(entry: SurveyEntry, settings: SurveySettings) -> JsonObject:
-    """Return facts that are known before the files are opened."""
+    """Return the facts about a trajectory that are known before its files are opened."""
     return {
         "id": entry.id,
         "replica": entry.replica,

@@ -213,7 +213,7 @@ def use_index_file(args: argparse.Namespace, universe: "GroupUniverse") -> None:
 
 
 def reference_of(universe: "GroupUniverse", path: str) -> "GroupUniverse":
-    """Open a reference structure, and use the index file of the Universe for it."""
+    """Open a reference structure, with the groups in the .ndx file of `universe`."""
     reference = type(universe)(path)
     reference.use_index_file(universe.index_file)
     return reference

@@ -96,7 +96,7 @@ class TimeAxis:
     dt: float | None = None
     #: Time added to all times, ps.
     offset: float = 0.0
-    #: True if `dt` is the time between the simulation steps that the file stores.
+    #: True if `dt` is the time of one simulation step, and the file stores the steps of frames.
     per_step: bool = False
     #: Reason why times are unknown; None if they are known.
     doubt: str | None = None

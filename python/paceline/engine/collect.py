@@ -132,10 +132,10 @@ class Collected:
         self._n_held = 0
 
     def hold_last(self, n_blocks: int) -> None:
-        """Leave the last `n_blocks` blocks out of `missing` until `release_last` is called.
+        """Postpone the last `n_blocks` blocks: `missing` omits them until `release_last` is called.
 
-        Until then, `since` returns the partial results of complete subtrees only. These are also
-        subtrees of any run with further blocks.
+        Until then, `since` returns only merged results of complete subtrees of the merge tree.
+        These stay valid if the run later gets more blocks.
         """
         self._n_held = n_blocks
         for merged in self._merged:

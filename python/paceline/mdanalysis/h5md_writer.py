@@ -262,7 +262,10 @@ class H5MDWriter(WriterBase):
         return file
 
     def _end(self, error: BaseException) -> None:
-        """Accept no more frames, and do not write at the end of the script."""
+        """Accept no more frames after an error.
+
+        A file of one process is then not completed when the interpreter exits.
+        """
         self._ended = True
         if isinstance(self._file, RankFile):
             self._file.fail(error)

@@ -63,7 +63,7 @@ class AtomNumbering:
 
     @property
     def is_plain(self) -> bool:
-        """True if the file counts from 1, without gaps."""
+        """True if the numbers of the atoms in the file are 1, 2, 3 and so on."""
         return self.starts.tolist() == [1]
 
     @property

@@ -517,7 +517,8 @@ impl Neighbours {
         held != 0
     }
 
-    /// Sort the neighbours by class; return the number of batches.
+    /// Sort the neighbours by class (`ENDS` separates the classes); return the number of batches of
+    /// `BATCH` neighbours.
     #[inline(always)]
     pub fn sort<const WIDE: bool>(&mut self) -> usize {
         let (met, mut packed) = (cut(&mut self.met), cut(&mut self.packed));
