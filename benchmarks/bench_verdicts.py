@@ -108,6 +108,8 @@ def at_times(times: np.ndarray, correlation: float = 10.0) -> Maker:
 
 #: Times whose steps grow in proportion to the time.
 LOGARITHMIC = np.geomspace(1, N, N)
+#: Times whose steps are 10 times longer in the second half of the time.
+IN_TWO_STEPS = np.cumsum(np.where(np.arange(N) < N * 10 // 11, 0.55, 5.5))
 
 CASES = [
     *(
@@ -150,6 +152,7 @@ CASES = [
         uneven=True,
     ),
     Case("values at logarithmic times", at_times(LOGARITHMIC), times=LOGARITHMIC),
+    Case("steps 10 times longer in the second half", at_times(IN_TWO_STEPS), times=IN_TWO_STEPS),
 ]
 
 

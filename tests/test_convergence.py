@@ -9,7 +9,7 @@ import pytest
 from scipy.signal import lfilter
 
 import paceline
-from benchmarks.bench_verdicts import TableCase, measure_tables
+from benchmarks.bench_verdicts import LOGARITHMIC, TableCase, at_times, measure_tables
 from paceline.analysis.convergence import latest_start
 from paceline.analysis.equilibration import averages, crossings_of_states
 from paceline.analysis.replica_diagnostics import effective_size, rank_normalised_r_hat
@@ -108,6 +108,127 @@ class TestOneSeries:
         series = autoregressive(20)
         ones = [paceline.convergence(factor * series) for factor in (1.0, 1e-30, 1e200)]
         assert len({(one.verdict, one.equilibrated_from) for one in ones}) == 1
+
+
+class TestUnevenTimes:
+    NOTE = "times are not equally spaced: values are weighted by the time that they stand for"
+    #: Steps of 10 ps, and of 100 ps in the second half of the run.
+    IN_TWO_STEPS = np.r_[np.arange(0, 10_000, 10.0), np.arange(10_000, 20_001, 100.0)]
+
+    def test_values_are_weighted_by_their_times(self):
+        times, rng = self.IN_TWO_STEPS, np.random.default_rng(3)
+        series = np.where(times < 10_000, 1.0, 3.0) + 0.01 * rng.standard_normal(len(times))
+        found = paceline.convergence(series, times)
+        assert found.mean_of_all == pytest.approx(2, abs=0.01)  # without weights 1.18
+        assert self.NOTE in found.reasons
+        by_steps = np.trapezoid(autoregressive(30, len(times)), times) / np.ptp(times)
+        found = paceline.convergence(autoregressive(30, len(times)), times)
+        assert abs(found.mean_of_all - by_steps) < 0.05 * found.half_width
+
+    @pytest.mark.parametrize("times", [LOGARITHMIC, IN_TWO_STEPS], ids=["logarithmic", "steps"])
+    def test_intervals_hold(self, times):
+        found = [
+            paceline.convergence(one, times)
+            for one in at_times(times, np.ptp(times) / 200)(np.random.default_rng(4), 300)
+        ]
+        held = np.array([abs(one.mean) <= one.half_width for one in found])
+        is_sampled = np.array([one.verdict == "sampled" for one in found])
+        assert held.mean() >= 0.93
+        assert is_sampled.mean() > 0.8
+        assert held[is_sampled].mean() >= 0.93
+        assert np.mean([one.verdict == "drifting" for one in found]) <= 0.02
+        independent = np.array([one.n_independent for one in found])
+        assert 45 < np.median(independent) < 120  # the run has 100 times 2 correlation times
+
+    def test_the_start_is_a_row_of_the_series(self):
+        times = self.IN_TWO_STEPS
+        series = 0.2 * autoregressive(2, len(times)) + 5 * np.exp(-times / 600)
+        found = paceline.convergence(series, times)
+        row = found.equilibrated_from
+        assert found.equilibrated_at == times[row]
+        assert 1500 < times[row] < 6000
+        assert found.n_values == len(times) - row
+        assert found.length == pytest.approx(times[-1] - times[row], rel=0.01)
+        late = paceline.convergence(series[row:], times[row:])
+        assert found.mean == pytest.approx(late.mean, abs=0.2 * found.half_width)
+
+    def test_a_start_in_long_steps_begins_with_a_whole_value(self):
+        times = LOGARITHMIC[::-1].max() - LOGARITHMIC[::-1]  # long steps first
+        series = 0.2 * np.random.default_rng(2).standard_normal(N) + 5 * np.exp(-times / 60)
+        found = paceline.convergence(series, times)
+        assert 100 < found.equilibrated_at == times[found.equilibrated_from] < 500
+        assert found.n_values == N - found.equilibrated_from
+
+    def test_states_stay_states(self):
+        times, rng = self.IN_TWO_STEPS, np.random.default_rng(1)
+        names = np.where(rng.random(len(times)) < 0.5, "H", "E")
+        for values in (names, (names == "H").astype(int)):
+            found = paceline.convergence(values, times, kind="states")
+            assert found.verdict == "sampled"
+            assert self.NOTE in found.reasons
+        once = np.where((times > 8000) & (times < 15_000), 5.0, 0.0) + 0.1 * rng.random(len(times))
+        found = paceline.convergence(once, times)
+        assert re.search(r"two states \(about 0.0\d+ and 5.05\) only twice", f"{found}")
+        assert found.mean == pytest.approx(5 * 7000 / 20_000 + 0.05, abs=0.05)
+
+    def test_angles(self):
+        times = self.IN_TWO_STEPS
+        degrees = 180 + 5 * autoregressive(3, len(times)) + np.where(times < 10_000, -10, 10)
+        found = paceline.convergence((degrees + 180) % 360 - 180, times, kind="angle")
+        assert found.mean_of_all % 360 == pytest.approx(180, abs=3)  # without weights 172
+        assert self.NOTE in found.reasons
+
+    def test_a_hole_and_missing_frames_do_not_count(self):
+        whole = 10.0 * np.arange(N)
+        gone = np.flatnonzero(np.random.default_rng(1).random(N) < 0.1)
+        holes = np.delete(whole, gone), np.r_[whole, 5 * whole[-1] + whole]
+        odd_steps = np.cumsum(np.where(np.arange(N) % 2, 10.0, 20.0))
+        for times in (*holes, odd_steps):
+            series = autoregressive(5, len(times))
+            found = paceline.convergence(series, times)
+            assert "times are not equally spaced: values count as equally spaced" in found.reasons
+            assert found.mean_of_all == pytest.approx(series.mean())
+
+    def test_values_without_time_or_value_are_left_out(self):
+        times, series = LOGARITHMIC.copy(), autoregressive(5)
+        kept = np.ones(N, bool)
+        kept[[5, 900, 1998]] = False
+        wanted = paceline.convergence(series[kept], times[kept])
+        times[5], series[[900, 1998]] = np.nan, np.nan
+        found = paceline.convergence(series, times)
+        assert (found.mean, found.interval) == (wanted.mean, wanted.interval)
+        assert found.n_values == wanted.n_values == N - 3
+
+    def test_only_short_lived_values_differ(self):
+        found = paceline.convergence(np.r_[1.0, 2.0, np.zeros(N - 2)], LOGARITHMIC)
+        assert "all values by time are equal" in found.reasons or found.mean < 1e-2
+
+    def test_replicas(self):
+        rng = np.random.default_rng(6)
+        values = at_times(LOGARITHMIC)(rng, 4)
+        labels = np.repeat(np.arange(4), N)
+        found = paceline.convergence(values.ravel(), np.tile(LOGARITHMIC, 4), labels)
+        ones = [paceline.convergence(one, LOGARITHMIC) for one in values]
+        assert found.verdict == "sampled"
+        assert found.mean == pytest.approx(np.mean([one.mean for one in ones]))
+        assert found.n_values == 4 * N
+
+    def test_a_table_has_the_same_mean(self):
+        series = 4 + autoregressive(5)
+        columns = {"time (ps)": LOGARITHMIC, "Rg (Å)": series, "φ (°)": 60 + 10 * series}
+        for title, label in (("Rg (Å)", "Rg (Å)"), ("φ (°)", "angle (°)")):
+            table = Table(columns, "time (ps)", {title: ""}, label, no_mean=title == "φ (°)")
+            (verdict,) = table_verdicts(table).values()
+            assert verdict.found.mean_of_all != pytest.approx(np.mean(columns[title]), rel=1e-3)
+            (text,) = Results(table=table).summary()
+            if title == "Rg (Å)":
+                (mean,) = table.means().values()
+                assert mean.mean == pytest.approx(verdict.found.mean_of_all)
+                assert mean.interval == pytest.approx(verdict.found.half_width)
+                assert "Å (95 %), weighted by time, 2000 values" in text
+                assert mean.short.endswith("(95 %), weighted by time")
+            else:
+                assert f"circular mean {verdict.found.mean_of_all:.1f}°, weighted by time" in text
 
 
 class TestOddInput:

@@ -289,7 +289,8 @@ def _brief(table: Table, means: Mapping[str, SeriesMean]) -> list[str]:
 
 def mean_with_interval(mean: SeriesMean, title: str = "") -> str:
     """Format a mean with its interval, in the unit from the title of its series."""
-    return re.split(r" \(95 %\)|, ", mean.with_unit(name_and_unit(title)[1]))[0]
+    found = re.split(r" \(95 %\)|, ", mean.with_unit(name_and_unit(title)[1]))[0]
+    return f"{found}{', weighted by time' * mean.by_time}"
 
 
 def _section(

@@ -326,7 +326,7 @@ def _agreement(
         tail_effective_size,
     )
 
-    series = [_production(parts[name][0], one) for name, one in found.items()]
+    series = [_production(*parts[name], one) for name, one in found.items()]
     means = np.array([one.mean for one in found.values()])
     if kind == "angle":
         centre = float(np.degrees(np.angle(np.exp(1j * np.radians(means)).mean())))
@@ -338,7 +338,7 @@ def _agreement(
     shown = f"{r_hat:.2f}" if r_hat < 100 else "above 100"
     drifting = [name for name, one in found.items() if one.verdict == DRIFTING]
     reasons = [f"replica {name} drifts" for name in drifting]
-    n_values = sum(map(len, series))
+    n_values = sum(one.n_values for one in found.values())
     if r_hat > MOST_R_HAT:
         centre = float(np.median(means))
         farthest = [*found][int(np.argmax(np.abs(means - centre)))]
@@ -349,7 +349,7 @@ def _agreement(
             else f"the halves of the replicas differ {expected}"
         )
     least = float(sum(np.nan_to_num(one.least_independent) for one in found.values()))
-    shortest = min(map(len, series))
+    shortest = min(one.n_values for one in found.values())
     if shortest < LEAST_OF_VERDICT:
         reasons.append(
             f"the shortest replica has only {shortest} equilibrated values ({LEAST_OF_VERDICT} are "
@@ -411,10 +411,10 @@ def _states_of_replicas(
     return assess_series(np.empty(0)) if worst is None else worst[2]
 
 
-def _production(values: np.ndarray, found: Convergence) -> np.ndarray:
-    """Return the equilibrated part, without NaN."""
-    rest = values[found.equilibrated_from or 0 :]
-    return rest[np.isfinite(rest)]
+def _production(values: np.ndarray, times: np.ndarray | None, found: Convergence) -> np.ndarray:
+    """Return the equilibrated part, without NaN, and by time if times are strongly uneven."""
+    rows = usable_rows(values, times)
+    return values[rows[rows >= (found.equilibrated_from or 0)]]
 
 
 def _turned(degrees: np.ndarray) -> np.ndarray:

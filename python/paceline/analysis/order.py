@@ -142,6 +142,8 @@ class OrderParameter(GroupsAnalysis):
         mean = read.mean(axis=0) if len(read) else np.full(value.shape[1], np.nan)
         table = table_in_time(self, columns, titles, self.SYMBOL)
         known = list(table.means().values())
+        if known and known[0].by_time:
+            mean = np.where(np.isnan(mean), np.nan, [one.mean for one in known])
         error, interval = (
             np.where(np.isnan(mean), np.nan, [getattr(one, name) for one in known] or [np.nan])
             for name in ("error", "interval")

@@ -633,8 +633,7 @@ class Replicas:
                 if table is None or table.no_mean or not table.is_series:
                     continue
                 for title in table.y:
-                    values = np.asarray(table.columns[title], dtype=float)
-                    values = values[~np.isnan(values)]
+                    values, _ = table.values_in_time(title)
                     of_group = found.setdefault(title, {}).setdefault(group, [])
                     of_group.append(float(values.mean()) if len(values) else np.nan)
         return found

@@ -1,7 +1,7 @@
 """Verdict on one time series: whether it is equilibrated, and whether it is long enough."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,14 @@ from paceline.analysis.equilibration import (
     has_jumps,
 )
 from paceline.analysis.mean_error import MeanError, error_of_mean
-from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, digits, limits_of_fractions
+from paceline.analysis.uncertainty import (
+    ENOUGH,
+    LEAST_VALUES,
+    LEVEL,
+    digits,
+    limits_of_fractions,
+    rows_at_equal_times,
+)
 from paceline.performance.number_format import many
 
 Kind: TypeAlias = Literal["linear", "angle", "states"]
@@ -24,6 +31,8 @@ DRIFTING: Verdict = "drifting"
 UNKNOWN_START = -1
 #: Minimum difference between the means of both halves that counts as notable, in standard errors.
 NOTABLE_HALVES = 2.5
+#: Note on a series whose times are strongly uneven.
+BY_TIME = "times are not equally spaced: values are weighted by the time that they stand for"
 #: Minimum number of values for a verdict that a series drifts or changes between states.
 LEAST_OF_VERDICT = 20
 
@@ -39,7 +48,8 @@ class Convergence:
         found, and each of two states, if there are two, was left at least 10 times. "drifting" if
         no equilibrated part is found within the first half.
     mean : float
-        Mean of the equilibrated part, in the unit of the series; of all values if they drift.
+        Mean of the equilibrated part, in the unit of the series; of all values if they drift. If
+        times are strongly uneven, values are weighted by the time that they stand for.
     interval : tuple of float
         Limits of the 95 % interval of the mean; NaN if they are unknown.
     mean_of_all : float
@@ -119,10 +129,10 @@ def assess_series(
     worst decides.
     """
     values = np.asarray(values, dtype=np.float64)
-    step, known, notes = _checked(values, times)
-    rows = np.flatnonzero(known)
+    used = _checked(values, times)
+    rows, notes = used.rows, used.notes
     n = len(rows)
-    values = values if n == len(values) else values[rows]
+    values = values[rows]
     if n < LEAST_VALUES:
         return _unknown(values, rows, times, (_too_few(n), *notes))
     # Scaled numbers have finite powers, whatever their unit.
@@ -134,12 +144,15 @@ def assess_series(
     is_constant = values.min() == values.max()
     if is_constant or not np.isfinite(scale):
         odd = "are equal" if is_constant else "have no finite mean"
-        return _unknown(values, rows, times, (f"all {n:,} values {odd}", *notes))
+        which = f"all {n:,} values" if BY_TIME not in notes else "all values by time"
+        return _unknown(values, rows, times, (f"{which} {odd}", *notes))
     deviations /= scale
     if start == UNKNOWN_START:
         start = find_start(deviations, n_series) if n >= LEAST_OF_VERDICT else 0
         if start != 0 and has_jumps(deviations):
             start = 0
+    # A value that is repeated is left out as a whole, or not at all.
+    start = start and int(np.searchsorted(rows, rows[start]))
     production = deviations[start or 0 :]
     if len(production) < LEAST_VALUES or np.ptp(production) == 0:
         start, production = 0, deviations
@@ -148,19 +161,20 @@ def assess_series(
     half = scale * error.interval(LEVEL)
     mean = centre + scale * production_mean if start else centre
     first = None if start is None else int(rows[start])
+    n_values = int(np.count_nonzero(used.known[first or 0 :]))
     found = Convergence(
         DRIFTING if start is None else SAMPLED,
         mean,
         interval_of_fraction(mean, half) if kind == "states" else (mean - half, mean + half),
         centre,
         first,
-        len(production),
-        len(production) / error.inefficiency,
-        len(production) / error.most_inefficient,
+        n_values,
+        min(len(production) / error.inefficiency, float(n_values)),
+        min(len(production) / error.most_inefficient, float(n_values)),
         0.0,
         (0.0, 0.0),
         notes,
-        len(production) * step,
+        len(production) * used.step,
         _time_of(first, times),
     )
     if start is None:
@@ -169,7 +183,7 @@ def assess_series(
         reasons = (why, *notes)
         return replace(found, needed_time=np.nan, needed_interval=unknown, reasons=reasons)
     states = None
-    if kind != "states" and len(production) >= LEAST_OF_VERDICT:
+    if kind != "states" and n_values >= LEAST_OF_VERDICT:
         states = crossings_of_states(production)
     doubts, factors = _doubts(production, found, error, (centre, scale), precision, kind, states)
     more = [found.length * max(0.0, factor - 1) for factor in factors]
@@ -192,28 +206,44 @@ def interval_of_fraction(fraction: float, half: float) -> tuple[float, float]:
 
 
 def usable_rows(values: np.ndarray, times: np.ndarray | None) -> np.ndarray:
-    """Return rows with a finite value, and a time that differs from that of the row before."""
-    return np.flatnonzero(_checked(values, times)[1])
+    """Return rows with a finite value, and a time that differs from that of the row before.
+
+    If times are strongly uneven, rows are repeated by the time that they stand for, or left out.
+    """
+    return _checked(values, times).rows
 
 
-def _checked(
-    values: np.ndarray, times: np.ndarray | None
-) -> tuple[float, np.ndarray, tuple[str, ...]]:
-    """Return the mean time between values, the rows that are used, and notes on the other rows."""
+class _Used(NamedTuple):
+    """Rows of a series that are used, and how."""
+
+    #: Rows with a finite value and a time of their own.
+    known: np.ndarray
+    #: Indices of these rows, or, for strongly uneven times, of those at equally spaced times.
+    rows: np.ndarray
+    #: Mean time between rows.
+    step: float
+    #: Notes on other rows, and on times.
+    notes: tuple[str, ...]
+
+
+def _checked(values: np.ndarray, times: np.ndarray | None) -> _Used:
+    """Choose the rows of a series that are used."""
     known = np.isfinite(values)
     notes: list[str] = []
     if n_left := int((~known).sum()):
         notes.append(f"left out: {many(n_left, 'value')} (NaN or infinite)")
     if times is None:
-        return 1.0, known, tuple(notes)
+        return _Used(known, np.flatnonzero(known), 1.0, tuple(notes))
     times = np.asarray(times, dtype=np.float64)
     if times.shape != values.shape:
         raise ValueError(f"expected {len(values)} times, one for each value, found {len(times)}")
     timed = np.isfinite(times)
     if n_left := int((~timed).sum()):
-        step, known[timed], others = _checked(values[timed], times[timed])
-        known &= timed
-        return step, known, (f"left out: {many(n_left, 'value')} (without a time)", *others)
+        used = _checked(values[timed], times[timed])
+        known[timed] = used.known
+        notes = [f"left out: {many(n_left, 'value')} (without a time)", *used.notes]
+        rows = np.flatnonzero(timed)[used.rows]
+        return _Used(known & timed, rows, used.step, tuple(notes))
     steps = np.diff(times)
     least, most = steps.min(initial=np.inf), steps.max(initial=0)
     if least < 0:
@@ -228,9 +258,15 @@ def _checked(
         notes.append(f"left out: {many(n_left, 'value')} (at the time of the value before)")
         steps = steps[steps != 0]
         least = steps.min(initial=np.inf)
+    rows = np.flatnonzero(known)
+    step = float(np.mean(steps)) if len(steps) else 1.0
     if most - least > 0.01 * most:
+        at = rows_at_equal_times(times[rows])
+        if at is not None:
+            step = float(np.ptp(times[rows])) / (len(rows) - 1)
+            return _Used(known, rows[at], step, (*notes, BY_TIME))
         notes.append("times are not equally spaced: values count as equally spaced")
-    return float(np.mean(steps)) if len(steps) else 1.0, known, tuple(notes)
+    return _Used(known, rows, step, tuple(notes))
 
 
 def _time_of(row: int | None, times: np.ndarray | None) -> float:

@@ -36,7 +36,7 @@ def describe_columns(table: Table) -> dict[str, str]:
         }
     elif is_angle:
         verdicts = verdicts_with_angles(table)
-        found = {title: _describe_angles(table.columns[title]) for title in titles}
+        found = {title: _describe_angles(*table.values_in_time(title)) for title in titles}
         found |= {
             title: f"{text}; {verdicts[title].short}"
             for title, text in found.items()
@@ -47,15 +47,15 @@ def describe_columns(table: Table) -> dict[str, str]:
     return {name_and_unit(title)[0]: text for title, text in found.items() if text}
 
 
-def _describe_angles(degrees: np.ndarray) -> str:
+def _describe_angles(degrees: np.ndarray, by_time: bool) -> str:
     """Describe periodic angles by their circular mean and standard deviation."""
-    turns = np.exp(1j * np.radians(np.asarray(degrees, float)))
-    turns = turns[~np.isnan(turns)]
+    turns = np.exp(1j * np.radians(degrees))
     if len(turns) == 0 or abs(turns.mean()) < np.finfo(float).eps:
         return ""
     mean = turns.mean()
     spread = np.degrees(np.sqrt(max(0.0, -2 * np.log(min(1.0, abs(mean))))))
-    return f"circular mean {np.degrees(np.angle(mean)):.1f}°, standard deviation {spread:.1f}°"
+    centre = f"{np.degrees(np.angle(mean)):.1f}°{', weighted by time' * by_time}"
+    return f"circular mean {centre}, standard deviation {spread:.1f}°"
 
 
 def _describe_values(table: Table, title: str) -> str:

@@ -34,6 +34,7 @@ from paceline.analysis.survey_records import (
 )
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
+from paceline.analysis.uncertainty import values_in_time
 from paceline.contract.catalogue import catalogue
 from paceline.contract.system_interface import Frames, attribute_of
 from paceline.errors import PacelineError, UnsupportedError, warn
@@ -506,10 +507,11 @@ def _verdicts(table: Table) -> dict[str, SeriesVerdict]:
 def _of_series(analysis: str, table: Table, title: str, verdict: SeriesVerdict) -> JsonArray:
     """Return the row of a time series."""
     found = verdict.found
-    values = np.asarray(table.columns[title])[found.equilibrated_from or 0 :]
     spread = np.nan
     if verdict.kind == "linear":
-        known = values[np.isfinite(values)]
+        columns = (table.columns[title], table.columns[table.abscissa])
+        values, times = (np.asarray(one, float)[found.equilibrated_from or 0 :] for one in columns)
+        known = values_in_time(np.where(np.isfinite(values), values, np.nan), times)[0]
         spread = float(known.std(ddof=1)) if len(known) > 1 else np.nan
     start = found.equilibrated_from
     name, unit = name_and_unit(title)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from paceline.analysis.uncertainty import SeriesMean, mean_of_series
+from paceline.analysis.uncertainty import SeriesMean, mean_of_series, values_in_time
 from paceline.contract.system_interface import Atoms, Residues, attribute_of, has_attribute
 
 #: Maximum number of rows in a frequency table.
@@ -206,7 +206,13 @@ class Table:
         times = np.asarray(self.columns[self.x], dtype=float)
         if not np.all(np.diff(times[~np.isnan(times)]) > 0):
             return {}
-        return {title: mean_of_series(self.columns[title]) for title in titles or self.y}
+        along = np.asarray(self.columns[self.abscissa], dtype=float)
+        return {title: mean_of_series(self.columns[title], along) for title in titles or self.y}
+
+    def values_in_time(self, title: str) -> tuple[np.ndarray, bool]:
+        """Return the known values of a series, and whether they are repeated by uneven times."""
+        times = np.asarray(self.columns[self.abscissa], dtype=float) if self.is_series else None
+        return values_in_time(np.asarray(self.columns[title], dtype=float), times)
 
 
 def rounding_of(times: np.ndarray) -> float:

@@ -21,6 +21,14 @@ ONE_SIGMA = 0.6827
 POWER = 0.8
 #: Maximum expected fraction of false differences among those that are named.
 FALSE_DISCOVERIES = 0.05
+#: Ratio of a step to the short steps of a series, above which it is long. With missing frames, a
+#: step is twice as long.
+LONG_STEP = 2.5
+#: Least fraction of the steps, and of the time, that are long if times are strongly uneven. A few
+#: holes, such as those between runs, are not.
+LONG_STEPS, LONG_TIME = 0.02, 0.1
+#: Least number of such steps.
+FEW_STEPS = 4
 #: Confidence level of the test for correlated blocks.
 BLOCK_LEVEL = 0.99
 #: Smaller numbers are written with a power of 10.
@@ -51,6 +59,9 @@ class SeriesMean:
         Number of independent values; the true number is larger with a probability of 95 %.
     block_error : float
         Standard error by block averaging, for comparison.
+    by_time : bool
+        True if times are strongly uneven, so that values are weighted by the time that they stand
+        for.
     """
 
     mean: float
@@ -60,6 +71,7 @@ class SeriesMean:
     interval: float
     least_independent: float
     block_error: float
+    by_time: bool = False
 
     @property
     def n_independent(self) -> float:
@@ -84,6 +96,7 @@ class SeriesMean:
         if self.error == 0:
             return f"{digits(self.mean, 4)}{end}, constant in all {self.n_values} values"
         found = f"{with_error(self.mean, self.interval)}{end} (95 %)"
+        found += ", weighted by time" * self.by_time
         independent = round(self.n_independent)
         some = f"about {independent}" if independent < self.n_values else "all"
         counts = f"{self.n_values} values, {some} of them independent"
@@ -103,11 +116,52 @@ class SeriesMean:
             return f"mean {digits(self.mean, 4)}, no error"
         if self.error == 0:
             return f"mean {digits(self.mean, 4)}, constant"
-        note = f", {note}" if note else ""
+        note = ", weighted by time" * self.by_time + (f", {note}" if note else "")
         return f"mean {with_error(self.mean, self.interval)} (95 %){note}"
 
 
-def mean_of_series(values: np.ndarray, *, blocks: bool = True) -> SeriesMean:
+def rows_at_equal_times(times: np.ndarray) -> np.ndarray | None:
+    """Return the rows that represent a series at as many equally spaced times: the nearest in time.
+
+    Each row occurs as often as its value lasts, so that a mean is weighted by time; no values are
+    made. None if times do not increase, or are not strongly uneven: a few holes and missing frames
+    count as equally spaced.
+
+    Examples
+    --------
+    >>> times = np.array([0.0, 1, 2, 3, 4, 5, 15, 25, 35, 45, 55])
+    >>> rows_at_equal_times(times).tolist()
+    [0, 5, 6, 6, 7, 7, 8, 8, 9, 10, 10]
+    """
+    steps = np.diff(times)
+    if not len(steps) or not LONG_STEP * steps.min() < steps.max() or not steps.min() > 0:
+        return None
+    long = steps > LONG_STEP * np.quantile(steps, 0.1)
+    n_long = np.count_nonzero(long)
+    is_uneven = n_long > max(FEW_STEPS, LONG_STEPS * len(steps))
+    if not is_uneven or not steps[long].sum() > LONG_TIME * (times[-1] - times[0]):
+        return None
+    equal = np.linspace(times[0], times[-1], len(times))
+    return np.searchsorted(times[:-1] + steps / 2, equal)
+
+
+def values_in_time(values: np.ndarray, times: np.ndarray | None) -> tuple[np.ndarray, bool]:
+    """Return the values of a series without NaN, and whether they are repeated by their times.
+
+    See `rows_at_equal_times`.
+    """
+    known = ~np.isnan(values)
+    if times is not None:
+        timed = known & np.isfinite(times)
+        rows = rows_at_equal_times(times[timed])
+        if rows is not None:
+            return values[timed][rows], True
+    return values[known], False
+
+
+def mean_of_series(
+    values: np.ndarray, times: np.ndarray | None = None, *, blocks: bool = True
+) -> SeriesMean:
     r"""Estimate the mean of a time series, and its error.
 
     The autocorrelation C of the series is described by mixtures of two exponentials. The spectrum
@@ -124,6 +178,9 @@ def mean_of_series(values: np.ndarray, *, blocks: bool = True) -> SeriesMean:
     values : numpy.ndarray, shape (n_values,)
         Values at equal intervals. NaN values are removed, and the remaining values count as
         consecutive.
+    times : numpy.ndarray, shape (n_values,), optional
+        Times in any unit. If they are strongly uneven, such as logarithmic ones, the series is
+        represented at as many equally spaced times, each by the value nearest in time.
     blocks : bool
         Also estimate the error by block averaging, which takes most of the time; otherwise NaN.
 
@@ -140,15 +197,14 @@ def mean_of_series(values: np.ndarray, *, blocks: bool = True) -> SeriesMean:
     >>> round(found.inefficiency), found.converged
     (10, True)
     """
-    values = np.asarray(values, dtype=np.float64)
-    values = values[~np.isnan(values)]
+    values, by_time = values_in_time(np.asarray(values, dtype=np.float64), times)
     n = len(values)
     mean = float(values.mean()) if n else np.nan
-    unknown = SeriesMean(mean, n, *[np.nan] * 5)
+    unknown = SeriesMean(mean, n, np.nan, np.nan, np.nan, np.nan, np.nan)
     if n < LEAST_VALUES or not np.isfinite(mean):
         return unknown
     if np.ptp(values) == 0:
-        return SeriesMean(mean, n, 1.0, 0.0, np.nan, n, 0.0)
+        return SeriesMean(mean, n, 1.0, 0.0, np.nan, n, 0.0, by_time)
     # Scaled numbers have finite powers, whatever their magnitude.
     scale = float(np.abs(values - mean).max())
     if not np.isfinite(scale):
@@ -163,6 +219,7 @@ def mean_of_series(values: np.ndarray, *, blocks: bool = True) -> SeriesMean:
         scale * found.interval(LEVEL),
         n / found.most_inefficient,
         scale * _block_error(deviations) if blocks else np.nan,
+        by_time,
     )
 
 
