@@ -9,7 +9,7 @@ A 95 % interval contains the true value in 95 of 100 repetitions. The manual lis
 import argparse
 import warnings
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import MDAnalysis as mda
@@ -114,6 +114,21 @@ def diffusion_coverage(
         one = mean_and_interval(slopes[some], np.arange(n_molecules), by_block)
         held.append(abs(one["value"] - STEP**2 / 2) <= one["interval"])
     return float(np.mean(held))
+
+
+@lru_cache
+def msd_coverage(n_molecules: int, repeats: int, n_frames: int = 400, seed: int = 12) -> np.ndarray:
+    """Return the fraction of intervals that contain the MSD of random walks, by lag time."""
+    rng, held = np.random.default_rng(seed), []
+    right = 3 * STEP**2 * np.arange(n_frames)
+    for _ in range(repeats):
+        walks = rng.normal(scale=STEP, size=(n_frames, n_molecules, 3)).cumsum(axis=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = EinsteinMSD(in_memory(walks), errors=True).run(backend="serial").results
+        low, high = found.timeseries_intervals.T
+        held.append(np.where(np.isnan(low), np.nan, (low <= right) & (right <= high)))
+    return np.mean(held, axis=0)
 
 
 def relaxing(
@@ -431,6 +446,14 @@ CASES: dict[str, Callable[[], float]] = {
         )
         for n in (1, 5, 20)
         for part, name in ((1 / 10, "tenth"), (1 / 20, "twentieth"))
+    },
+    **{
+        f"MSD of {n} molecules at a lag time of {lag / 400:.3g} of the run": lambda n=n, lag=lag: (
+            float(msd_coverage(n, max(500, 2000 // n))[lag])
+        )
+        for n in (1, 3, 10, 100)
+        for lag in (4, 20, 40, 100, 200)
+        if n > 1 or lag <= 40
     },
     **{
         f"dielectric constant, run of {n} relaxation times": partial(dielectric_coverage, 400, n)

@@ -15,10 +15,11 @@ from MDAnalysis.lib.mdamath import triclinic_vectors
 from scipy import stats
 
 import paceline
-from benchmarks.coverage import diffusion_coverage
+from benchmarks.coverage import diffusion_coverage, msd_coverage
 from paceline import checkpoint
 from paceline.analysis.diffusion import DiffusionCoefficient, finite_size, mean_and_interval
 from paceline.analysis.msd import EinsteinMSD
+from paceline.analysis.series_parts import SeriesParts
 from paceline.engine import parts
 from paceline.engine.worker import Worker
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
@@ -270,9 +271,12 @@ def test_atoms_of_a_molecule_are_not_independent(tmp_path):
 def test_blocks_of_time_have_the_same_bits(backend, tmp_path):
     rng = np.random.default_rng(6)
     universe = made(tmp_path, 50 + rng.normal(scale=0.5, size=(200, 70, 3)).cumsum(axis=0))
-    wanted = EinsteinMSD(universe, fit_range=(2, 20)).run(backend="serial")
-    found = EinsteinMSD(universe, fit_range=(2, 20)).run(backend=backend, n_workers=2)
+    options = {"fit_range": (2, 20), "errors": True}
+    wanted = EinsteinMSD(universe, **options).run(backend="serial")
+    found = EinsteinMSD(universe, **options).run(backend=backend, n_workers=2)
     np.testing.assert_array_equal(found._by_block, wanted._by_block)
+    limits = (one.results.timeseries_intervals for one in (found, wanted))
+    np.testing.assert_array_equal(*limits)
     assert found.results.diffusion_coefficient == wanted.results.diffusion_coefficient
 
 
@@ -281,7 +285,14 @@ def test_what_all_molecules_have_in_common_shows_in_blocks(tmp_path):
     rng = np.random.default_rng(7)
     together = rng.normal(scale=0.5, size=(2000, 1, 3)).cumsum(axis=0)
     universe = made(tmp_path, 50 + together + rng.normal(scale=0.01, size=(2000, 40, 3)))
-    found = EinsteinMSD(universe, fit_range=(10, 150)).run().results.diffusion_coefficient
+    with pytest.warns(UserWarning, match="molecules may share a motion; at lag times of more than"):
+        results = EinsteinMSD(universe, fit_range=(10, 150), errors=True).run().results
+    low, high = results.timeseries_intervals.T
+    at = np.array([20, 100, 200])
+    assert (low[at] < 0.75 * at).all()
+    assert (high[at] > 0.75 * at).all()
+    assert (high[at] > 1.2 * low[at]).all()
+    found = results.diffusion_coefficient
     assert found.n_blocks == 10
     assert found.interval > 0.1 * found.value
     assert found.value == pytest.approx(0.25 / 4, abs=2 * found.interval)
@@ -292,6 +303,84 @@ def test_the_interval_of_diffusion_holds(n_molecules, fit_range):
     """Check the coverage of 95 % for random walks of 20 molecules, and of one by blocks of time."""
     held = diffusion_coverage(n_molecules, 60 if n_molecules > 1 else 300, fit_range)
     assert held >= 0.88
+
+
+def test_intervals_of_the_curve_between_molecules(tmp_path):
+    """Check two-atom molecules, without and with time blocks that show nothing in common."""
+    rng = np.random.default_rng(11)
+    walks = np.repeat(rng.normal(scale=0.5, size=(200, 12, 3)).cumsum(axis=0), 2, axis=1)
+    universe = made(tmp_path, 50 + walks + rng.normal(scale=0.1, size=walks.shape))
+    msd = EinsteinMSD(universe, errors=True, fit_range=(2, 20)).run()
+    results = msd.results
+    assert results.diffusion_coefficient.n_blocks == 0
+    molecules = results.msds_by_particle.reshape(200, 12, 2).mean(axis=2)
+    error = molecules.std(axis=1, ddof=1) / 12**0.5
+    half = stats.t.ppf(0.975, 11) * error[1:] / results.timeseries[1:]
+    low, high = results.timeseries_intervals.T
+    np.testing.assert_allclose(np.log(high / low)[1:], 2 * half, rtol=1e-6)
+    np.testing.assert_allclose(np.sqrt(low * high), np.r_[np.nan, results.timeseries[1:]])
+    assert np.isnan([low[0], high[0]]).all()
+    assert results.provenance["intervals"] == "95 %, between 12 molecules"
+    table = results.table
+    assert table.bands["MSD (Å²)"] == ("MSD, 95 % from (Å²)", "MSD, 95 % to (Å²)")
+    np.testing.assert_array_equal(table.columns["MSD, 95 % to (Å²)"], high)
+    plain = EinsteinMSD(universe).run().results
+    assert "timeseries_intervals" not in plain
+    np.testing.assert_array_equal(plain.timeseries, results.timeseries)
+    assert len(table.columns) == len(plain.table.columns) + 3  # the limits, and the fit
+
+
+def test_intervals_of_the_curve_of_one_molecule(tmp_path):
+    rng = np.random.default_rng(12)
+    universe = made(tmp_path, 50 + rng.normal(scale=0.5, size=(400, 1, 3)).cumsum(axis=0))
+    results = EinsteinMSD(universe, errors=True).run().results
+    low, high = results.timeseries_intervals.T
+    for n_blocks, lags in ((10, [1, 20]), (5, [21, 40])):
+        n = 400 // n_blocks
+        runs = [EinsteinMSD(universe).run(start=k * n, stop=(k + 1) * n) for k in range(n_blocks)]
+        blocks = np.array([one.results.timeseries for one in runs])[:, lags]
+        half = stats.t.ppf(0.975, n_blocks - 1) * blocks.std(axis=0, ddof=1) / n_blocks**0.5
+        wanted = np.log(high / low)[lags] / 2
+        np.testing.assert_allclose(half / results.timeseries[lags], wanted, rtol=1e-5)
+    assert np.isnan(low[41:]).all()
+    how = (
+        "95 %, between 10 blocks of time up to 5% of the run and 5 blocks of time up to 10% of the"
+    )
+    assert results.provenance["intervals"].startswith(how)
+
+
+def test_without_blocks_one_molecule_has_no_intervals(tmp_path):
+    universe = made(tmp_path, 50 + np.random.default_rng(1).normal(size=(60, 1, 3)).cumsum(axis=0))
+    with pytest.warns(UserWarning, match="no intervals of the MSD: one molecule has all"):
+        found = EinsteinMSD(universe, errors=True, non_linear=True).run().results
+    assert np.isnan(found.timeseries_intervals).all()
+    with pytest.warns(UserWarning, match="no intervals of the MSD"):
+        EinsteinMSD(universe, errors=True).run(stop=8)
+
+
+def test_frames_that_are_left_out_are_in_no_block(tmp_path):
+    rng = np.random.default_rng(5)
+    walks = 50 + rng.normal(scale=0.5, size=(400, 3, 3)).cumsum(axis=0)
+    arguments = walks.astype(np.float32), "displacement", [0, 1, 2], np.array([7, 190])
+    found, copy = (SeriesParts(*arguments, fft=True, lags_of={5: 41}) for _ in "12")
+    for number in range(found.n_parts):
+        found.put(number, *found.worker.compute(*found.arguments(number)))
+        copy.put(number, *found.get(number))
+    (means,) = found.block_means().values()
+    np.testing.assert_array_equal(means, copy.block_means()[5])
+    for k, mean in enumerate(means):
+        block = walks[80 * k : 80 * (k + 1)].astype(np.float32).astype(float)
+        block[[one - 80 * k for one in (7, 190) if 0 <= one - 80 * k < 80]] = np.nan
+        wanted = [
+            np.nanmean(((block[lag:] - block[: 80 - lag]) ** 2).sum(axis=2)) for lag in range(41)
+        ]
+        np.testing.assert_allclose(mean, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_the_intervals_of_the_curve_hold():
+    """Check the coverage of 95 % at short and long lag times."""
+    assert np.nanmin(msd_coverage(10, 150)[[4, 20, 40, 100, 200]]) >= 0.88
+    assert np.nanmin(msd_coverage(1, 150)[[4, 20, 40]]) >= 0.88
 
 
 def test_a_note_on_the_size_of_the_cell(tmp_path):

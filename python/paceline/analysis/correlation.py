@@ -9,7 +9,11 @@ import numpy as np
 
 from paceline.analysis.base import AnalysisBase, check_order, check_times
 from paceline.analysis.blocks import block_products, jackknife_interval
-from paceline.analysis.diffusion import error_between_molecules, molecules_of
+from paceline.analysis.diffusion import (
+    error_between_molecules,
+    molecules_of,
+    squares_of_molecules,
+)
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
@@ -319,11 +323,9 @@ class VelocityAutocorrelation(AnalysisBase):
     def _interval(self, by_atom: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, str]:
         """Half the widths of the intervals of the integral, and how they are computed."""
         molecules, guessed = molecules_of(self.atomgroup.universe, self.atomgroup.indices)
-        counts = np.bincount(molecules)
-        squares = np.zeros(len(mean))
-        for atoms in np.split(np.argsort(molecules, kind="stable"), np.cumsum(counts)[:-1]):
-            off = by_atom[atoms].sum(axis=0) - len(atoms) * mean
-            squares += (running_integral(off, self._delta_t) / 3) ** 2
+        counts, squares = squares_of_molecules(
+            *(by_atom, molecules, mean), lambda off: running_integral(off, self._delta_t) / 3
+        )
         _, (_, half) = error_between_molecules(counts, squares)
         if not self.times_known:
             half = np.full(len(mean), np.nan)

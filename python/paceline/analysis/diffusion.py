@@ -1,11 +1,13 @@
 """Diffusion coefficients: intervals between molecules and between time blocks, and cell size."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from paceline.analysis.uncertainty import LEVEL, students_t, with_error
+from paceline.analysis.uncertainty import LEVEL, mean_of_replicas, students_t, with_error
 from paceline.contract.system_interface import System, has_attribute
+from paceline.performance.number_format import joined, many
 from paceline.transform.bond_lists import bond_list
 from paceline.transform.compounds import fragments_of, known_bonds
 
@@ -99,6 +101,12 @@ def block_fit(times: np.ndarray, lags: np.ndarray, n_dimensions: int) -> BlockFi
     return None
 
 
+def lags_of_blocks(n_frames: int) -> dict[int, int]:
+    """Return the number of lag times, from 0, that have an interval from this number of blocks."""
+    found = {n_blocks: int(part * n_frames) + 1 for n_blocks, part in BLOCKS.items()}
+    return {n_blocks: n_lags for n_blocks, n_lags in found.items() if n_lags > 1}
+
+
 def mean_and_interval(
     slopes: np.ndarray, molecules: np.ndarray, by_block: np.ndarray | None
 ) -> dict[str, Any]:
@@ -110,8 +118,6 @@ def mean_and_interval(
     differences between blocks. Blocks are used for the error if there is one molecule, or if they
     differ by more than the variance between molecules explains (F test, 5 %).
     """
-    from scipy.special import fdtr
-
     value = float(slopes.mean())
     counts = np.bincount(molecules)
     found = {"value": value, "error": np.nan, "interval": np.nan}
@@ -126,11 +132,86 @@ def mean_and_interval(
         n_blocks = len(blocks)
         if n_blocks > min(BLOCKS) // 2:
             error = float(blocks.std(ddof=1) / np.sqrt(n_blocks))
-            ratio = (error / found["error"]) ** 2 if found["error"] else np.inf
-            if not fdtr(n_blocks - 1, n - 1, ratio) <= LEVEL:  # also for NaN, of one molecule
+            if _differ_by_more(error, n_blocks, found["error"], n):
                 interval = float(students_t(n_blocks - 1)) * error
                 found |= {"error": error, "interval": interval, "n_blocks": n_blocks}
     return found
+
+
+def _differ_by_more(error: float, n_blocks: int, of_molecules: float, n_molecules: float) -> bool:
+    """True if blocks differ by more than molecules explain (F test), or for one molecule."""
+    from scipy.special import fdtr
+
+    ratio = (error / of_molecules) ** 2 if of_molecules else np.inf
+    return not fdtr(n_blocks - 1, n_molecules - 1, ratio) <= LEVEL  # also for NaN, of one molecule
+
+
+class CurveLimits(NamedTuple):
+    """Limits of the 95 % intervals of an MSD, shape (n_lags, 2), how they are computed, doubts."""
+
+    limits: np.ndarray
+    method: str
+    remark: str
+
+
+def limits_of_msd(
+    mean: np.ndarray, counts: np.ndarray, squares: np.ndarray, blocks: Mapping[int, np.ndarray]
+) -> CurveLimits:
+    r"""Compute the limits of the 95 % intervals of an MSD: $m \, e^{\pm t s / m}$.
+
+    The standard error $s$ of the mean $m$ at each lag time is that of a diffusion coefficient
+    (`mean_and_interval`): between molecules, with `counts` and `squares` as for
+    `error_between_molecules`, or between time blocks. `blocks` contains the MSDs of the blocks at
+    the first lag times, shape (n_blocks, n_lags), by their number. Blocks and molecules are
+    compared at the last of these lag times. An MSD is above 0, and values of molecules are skewed,
+    so limits are at equal distances from the logarithm of the mean.
+    """
+    n, (errors, half) = error_between_molecules(counts, squares)
+    used = {}
+    for n_blocks, some in sorted(blocks.items()):
+        found = mean_of_replicas(some)
+        is_known = found.n_replicas > n_blocks // 2
+        last = int(np.flatnonzero(is_known).max(initial=0))
+        error, number = float(found.error[last]), int(found.n_replicas[last])
+        if last and _differ_by_more(error, number, float(errors[last]), n):
+            half[: len(is_known)] = np.where(is_known, found.interval, np.nan)
+            used[n_blocks] = f"{n_blocks} blocks of time up to {BLOCKS[n_blocks]:.0%} of the run"
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        factors = np.exp(np.where((half > 0) & (mean > 0), half / mean, np.nan))
+    limits = np.stack([mean / factors, mean * factors], axis=1)
+    molecules = [many(len(counts), "molecule")] if n >= FEWEST else []
+    between = [*reversed(used.values()), *molecules]
+    if not between:
+        few = "has most of the particles" if len(counts) > 1 else "has all particles"
+        why = f"no intervals of the MSD: one molecule {few}, and there are no blocks of time"
+        return CurveLimits(limits, why, why)
+    remark = ""
+    if molecules and min(blocks) in used:
+        remark = (
+            "blocks of time differ by more than the molecules explain, so molecules may share a "
+            f"motion; at lag times of more than {BLOCKS[min(blocks)]:.0%} of the run, the "
+            "intervals of the MSD are between molecules, and may be too narrow"
+        )
+    return CurveLimits(limits, f"95 %, between {joined(between)}", remark)
+
+
+def squares_of_molecules(
+    by_particle: np.ndarray,
+    molecules: np.ndarray,
+    mean: np.ndarray,
+    function: Callable[[np.ndarray], np.ndarray] = np.asarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the particles of each molecule, and the sum of squares that its error needs.
+
+    They are arguments of `error_between_molecules`, for a linear function of the means over
+    particles, shape (n_particles, n_lags).
+    """
+    counts = np.bincount(molecules)
+    squares = np.zeros(len(mean))
+    for particles in np.split(np.argsort(molecules, kind="stable"), np.cumsum(counts)[:-1]):
+        off = by_particle[particles].sum(axis=0) - len(particles) * mean
+        squares += function(off) ** 2
+    return counts, squares
 
 
 def error_between_molecules(counts: np.ndarray, squares: np.ndarray) -> tuple[float, np.ndarray]:

@@ -15,14 +15,17 @@ from paceline.analysis.diffusion import (
     DiffusionCoefficient,
     block_fit,
     finite_size,
+    lags_of_blocks,
+    limits_of_msd,
     mean_and_interval,
     molecules_of,
+    squares_of_molecules,
     weights_of,
 )
 from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.results import Results
 from paceline.analysis.series_parts import SeriesParts, results_bytes
-from paceline.analysis.table import Table
+from paceline.analysis.table import Table, titles_of_limits
 from paceline.analysis.uneven_frames import UnevenParts, uneven_times
 from paceline.block import Block, upright_vectors, vectors_of
 from paceline.contract.declaration import Declaration, Option
@@ -111,6 +114,9 @@ class EinsteinMSD(AnalysisBase):
         as in `diffusion_coefficient`. None is 10 and 50 % of the longest lag time. Without a pair
         there is no fit. If both are None and the run has too few frames, there is no fit either,
         and a warning is issued.
+    errors : bool
+        Also compute the 95 % interval of the MSD at each lag time, between molecules or time blocks
+        as that of the diffusion coefficient.
 
     Attributes
     ----------
@@ -120,6 +126,9 @@ class EinsteinMSD(AnalysisBase):
     results.msds_by_particle : numpy.ndarray of float64, shape (n_frames, n_particles)
         MSD of each particle, Å². More than 256 MiB are stored in a file in the temporary folder,
         which is deleted with the array. If a position is NaN, the MSD of its particle is NaN.
+    results.timeseries_intervals : numpy.ndarray of float64, shape (n_frames, 2)
+        With `errors`: lower and upper limits of the 95 % intervals of `timeseries`, Å². NaN at lag
+        time 0 and, for a single molecule, at lag times of more than a tenth of the run.
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
         Lag times, ps; numbers of frames, with a warning, if times are unknown.
     results.diffusion_coefficient : DiffusionCoefficient
@@ -176,6 +185,7 @@ class EinsteinMSD(AnalysisBase):
             "msd_type",
             "compound",
             "non_linear",
+            "errors",
             Option(
                 "unwrap_particles",
                 "remove jumps of particles across the cell: tor sums shortest displacements, "
@@ -211,6 +221,7 @@ class EinsteinMSD(AnalysisBase):
         compound: Literal["atoms", "residues", "segments", "fragments"] = "atoms",
         unwrap: Literal["auto", "tor", "lattice"] | None = "auto",
         fit_range: Sequence[float | None] | None = None,
+        errors: bool = False,
         verbose: bool = False,
     ):
         atoms = choose_atoms(u, select, "select")
@@ -225,7 +236,7 @@ class EinsteinMSD(AnalysisBase):
         self.needs_whole = compound != "atoms"
         if fit_range is not None and len(np.atleast_1d(np.asarray(fit_range))) != 2:
             raise ValueError(f"fit_range must be two times, or None, not {fit_range!r}")
-        self.fit_range = fit_range
+        self.fit_range, self.errors = fit_range, errors
         self._axes = AXES[msd_type.lower()]
         self.dim_fac = len(self._axes)
         self.ag = atoms
@@ -263,11 +274,14 @@ class EinsteinMSD(AnalysisBase):
             "compound": self.compound,
             "unwrap": self._scheme,
             "fit_range": self.fit_range,
+            **({"errors": True} if self.errors else {}),
         }
 
     def stored_bytes(self, n_frames: int) -> int:
         """Size of the series and of the results for `n_frames` frames, bytes."""
         of_results = results_bytes(n_frames, self.n_particles, self._value_bytes)
+        if self.errors:  # sums in blocks are as large as those over the run
+            of_results += of_results - 8 * n_frames * self.n_particles
         return super().stored_bytes(n_frames) + of_results
 
     def prepare(self) -> PerFrame:
@@ -303,7 +317,11 @@ class EinsteinMSD(AnalysisBase):
             self._delta_t = parts.lags
             return parts
         return SeriesParts(
-            *(value, "displacement", self._axes, gaps), fft=self.fft, unwrap=unwrap, of_blocks=fit
+            *(value, "displacement", self._axes, gaps),
+            fft=self.fft,
+            unwrap=unwrap,
+            of_blocks=fit,
+            lags_of=lags_of_blocks(len(value)) if self.errors else None,
         )
 
     def _even_times(self) -> tuple[np.ndarray, np.ndarray]:
@@ -428,7 +446,14 @@ class EinsteinMSD(AnalysisBase):
         title = "MSD (Å²)"
         columns, legends = {self.lag_title: self._delta_t, title: mean}, {title: "MSD"}
         findings: dict[str, str] = {}
-        found = {}
+        found: dict[str, object] = {}
+        bands, method = {}, {}
+        if self.errors:
+            limits, method["intervals"] = self._limits(value, mean)
+            bands[title] = titles_of_limits(title)
+            columns |= zip(bands[title], limits.T, strict=True)
+            legends[title] += " and 95 % interval"
+            found["timeseries_intervals"] = limits
         self._by_block = value.by_block
         if (fit := self._line_of(by_particle)) is not None:
             lags = _rows_in_fit_range(self._delta_t, *self._times_of_fit)
@@ -441,14 +466,23 @@ class EinsteinMSD(AnalysisBase):
             columns["fit (Å²)"], legends["fit (Å²)"] = line, f"fit, D = {fit}"
             findings = self._describe(fit)
             found["diffusion_coefficient"] = fit
+        elif self.errors and self._molecules[1]:
+            method["intervals"] += f" ({self._molecules[1]})"
         self.results = Results(
-            table=Table(columns, self.lag_title, legends, title, notes=findings),
-            provenance={**self.record(), **findings},
+            table=Table(columns, self.lag_title, legends, title, notes=findings, bands=bands),
+            provenance={**self.record(), **findings, **method},
             timeseries=mean,
             msds_by_particle=by_particle.T,
             delta_t_values=self._delta_t,
             **found,
         )
+
+    def _limits(self, value: SeriesParts, mean: np.ndarray) -> tuple[np.ndarray, str]:
+        """Return the limits of the intervals of the MSD, and how they are computed."""
+        squares = squares_of_molecules(value.by_particle, self._molecules[0], mean)
+        found = limits_of_msd(mean, *squares, value.block_means())
+        self.remark("intervals", f"{self.name}: {found.remark}" if found.remark else None)
+        return found.limits, found.method
 
     def _describe(self, fit: DiffusionCoefficient) -> dict[str, str]:
         """Describe the coefficient, its interval, and the effect of the finite cell."""

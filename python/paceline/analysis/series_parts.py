@@ -1,7 +1,7 @@
 """Time correlation functions of series, computed in parts. A part is a range of particles."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ class SeriesParts(OverParts):
     across the cell are removed first (see `unwrap_series`), and the last three particles contain
     the cell vectors. `by_particle` is the function of each particle, float64, shape (n_particles,
     n_frames). `by_block`, shape (n_particles, n_blocks), contains the coefficient of the line that
-    `of_blocks` fits in each block of time; None without `of_blocks`.
+    `of_blocks` fits in each block of time; None without `of_blocks`. `lags_of` maps numbers of
+    blocks to the number of lag times, from 0, at which the mean in these blocks is computed.
     """
 
     by_particle: np.ndarray
@@ -45,6 +46,7 @@ class SeriesParts(OverParts):
         fft: bool,
         unwrap: str | None = None,
         of_blocks: BlockFit | None = None,
+        lags_of: Mapping[int, int] | None = None,
     ):
         n_frames, _, width = series.shape
         worker = _Correlated(
@@ -52,11 +54,15 @@ class SeriesParts(OverParts):
             fft=fft,
             unwrap=unwrap,
             of_blocks=of_blocks,
+            lags_of=lags_of or {},
         )
         self.allocate(series, unwrap, n_frames, worker)
         if of_blocks is not None:
             shape = self.by_particle.shape[0], of_blocks.n_blocks
             self.by_block = allocate_results(shape, np.dtype(np.float64))
+        for n_blocks, n_lags in (lags_of or {}).items():
+            of_parts = allocate_results((self.n_parts, n_blocks, n_lags), np.dtype(np.float64))
+            self._block_sums[n_blocks] = of_parts
 
     def allocate(self, series: np.ndarray, unwrap: str | None, n_lags: int, worker: object) -> None:
         """Allocate the results at `n_lags` lag times."""
@@ -67,6 +73,7 @@ class SeriesParts(OverParts):
         self._size = part_size(max(n_frames, n_lags), n_particles, width * series.itemsize)
         self.n_parts = -(-n_particles // self._size)
         self.by_block = None
+        self._block_sums: dict[int, np.ndarray] = {}
         self.by_particle = allocate_results((n_particles, n_lags), np.dtype(np.float64))
         self._sums = allocate_results((self.n_parts, n_lags), np.dtype(np.float64))
 
@@ -80,26 +87,35 @@ class SeriesParts(OverParts):
         return (self._size, series) if self._cells is None else (self._size, series, self._cells)
 
     def put(self, number: int, *values: np.ndarray) -> None:
-        """Store the functions of a part's particles, their sum, and the coefficients of lines."""
-        rows, total, *of_blocks = values
+        """Store a part's functions, their sum, coefficients of lines, and sums in blocks."""
+        rows, total, *rest = values
         some = self._particles(number)
         put_rows(self.by_particle, some.start, rows[: some.stop - some.start])
         self._sums[number] = total
         if self.by_block is not None:
-            self.by_block[some] = of_blocks[0][: some.stop - some.start]
+            self.by_block[some] = rest.pop(0)[: some.stop - some.start]
+        for sums, of_part in zip(self._block_sums.values(), rest, strict=True):
+            sums[number] = of_part
 
     def get(self, number: int) -> tuple[np.ndarray, ...]:
         """Return the values that `put` stored."""
         some = self._particles(number)
-        known = padded_rows(np.array(self.by_particle[some]), self._size), self._sums[number]
-        if self.by_block is None:
-            return known
-        return *known, padded_rows(np.array(self.by_block[some]), self._size)
+        known = [padded_rows(np.array(self.by_particle[some]), self._size), self._sums[number]]
+        if self.by_block is not None:
+            known.append(padded_rows(np.array(self.by_block[some]), self._size))
+        return (*known, *(sums[number] for sums in self._block_sums.values()))
 
     def mean(self) -> np.ndarray:
         """Mean over all particles; the sums of parts are added in order."""
-        total = np.zeros(self._sums.shape[1])
-        for one in self._sums:
+        return self._mean_of(self._sums)
+
+    def block_means(self) -> dict[int, np.ndarray]:
+        """Mean over all particles in each block, shape (n_blocks, n_lags), by number of blocks."""
+        return {n_blocks: self._mean_of(sums) for n_blocks, sums in self._block_sums.items()}
+
+    def _mean_of(self, sums: np.ndarray) -> np.ndarray:
+        total = np.zeros(sums.shape[1:])
+        for one in sums:
             total += one
         return total / len(self.by_particle)
 
@@ -113,9 +129,10 @@ class _Correlated:
         fft: bool,
         unwrap: str | None = None,
         of_blocks: BlockFit | None = None,
+        lags_of: Mapping[int, int],
     ):
         self._arguments, self._fft, self._unwrap = arguments, fft, unwrap
-        self._of_blocks = of_blocks
+        self._of_blocks, self._lags_of = of_blocks, lags_of
         self._kernel: _core.Correlation | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -126,7 +143,8 @@ class _Correlated:
     ) -> tuple[np.ndarray, ...]:
         """Return the function of each particle, padded to the size of a whole part, and their sum.
 
-        With `of_blocks`, also return the coefficients of lines that are fitted in blocks of time.
+        With `of_blocks`, also return the coefficients of lines that are fitted in blocks of time;
+        with `lags_of`, also the sums in blocks.
         """
         if cells is not None and self._unwrap is not None:
             *_, gaps = self._arguments
@@ -136,24 +154,29 @@ class _Correlated:
         dtype: Any = np.float32 if series.dtype == np.float32 else np.float64
         series = np.ascontiguousarray(series, dtype=dtype)
         rows, total = self._kernel.compute(series)
-        if self._of_blocks is None:
-            return padded_rows(rows, size), total
-        return (
-            padded_rows(rows, size),
-            total,
-            padded_rows(self._lines(series, self._of_blocks), size),
-        )
+        found, fit = [padded_rows(rows, size), total], self._of_blocks
+        lines: list[np.ndarray] = []
+        sums: dict[int, list[np.ndarray]] = {n_blocks: [] for n_blocks in self._lags_of}
+        for n_blocks in {*self._lags_of, *([] if fit is None else [fit.n_blocks])}:
+            for rows, total in self._in_blocks(series, n_blocks):
+                if fit is not None and n_blocks == fit.n_blocks:
+                    lines.append((rows[:, fit.lags] * fit.weights).sum(axis=1))
+                if n_blocks in self._lags_of:
+                    sums[n_blocks].append(total[: self._lags_of[n_blocks]])
+        if fit is not None:
+            found.append(padded_rows(np.stack(lines, axis=1), size))
+        return (*found, *map(np.stack, sums.values()))
 
-    def _lines(self, series: np.ndarray, fit: BlockFit) -> np.ndarray:
-        """Fit a line in each block of time; return coefficients, shape (n_particles, n_blocks)."""
+    def _in_blocks(
+        self, series: np.ndarray, n_blocks: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the function of each particle in each block of time, and their sum."""
         correlated, n_frames, width, axes, gaps = self._arguments
-        n, lines = n_frames // fit.n_blocks, np.empty((series.shape[1], fit.n_blocks))
-        for k in range(fit.n_blocks):
+        n = n_frames // n_blocks
+        for k in range(n_blocks):
             inside = gaps[(gaps >= k * n) & (gaps < (k + 1) * n)] - k * n
             kernel = _core.Correlation(correlated, n, width, axes, inside, fft=self._fft)
-            rows, _ = kernel.compute(series[k * n : (k + 1) * n])
-            lines[:, k] = (rows[:, fit.lags] * fit.weights).sum(axis=1)
-        return lines
+            yield kernel.compute(series[k * n : (k + 1) * n])
 
 
 def padded_rows(rows: np.ndarray, size: int) -> np.ndarray:
