@@ -8,19 +8,31 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.signal import lfilter
-from scipy.stats import false_discovery_control, ttest_ind
+from scipy.stats import false_discovery_control, t, ttest_ind
 
 import paceline
 from paceline.analysis.battery import Battery
 from paceline.analysis.charts import charts_of_replicas
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.replica_copies import ReplicaSeries, find_copies
-from paceline.analysis.replica_figures import Profile, align, line_ends
+from paceline.analysis.replica_figures import (
+    Profile,
+    align,
+    detectable_in_rows,
+    differences,
+    line_ends,
+)
 from paceline.analysis.replica_page import lines_of_profile
 from paceline.analysis.replicas import Replicas
 from paceline.analysis.sasa import SASA
 from paceline.analysis.table import Table
-from paceline.analysis.uncertainty import mean_of_replicas
+from paceline.analysis.uncertainty import (
+    GroupDifference,
+    adjusted_p_values,
+    difference_of_groups,
+    levels_of_rows,
+    mean_of_replicas,
+)
 from paceline.errors import PacelineWarning, UnsupportedError
 
 ASKED = {
@@ -366,6 +378,8 @@ def test_files_and_page(replicas, tmp_path, systems):
     assert "3 replicas of 21, 22 and 23 frames" in page
     assert "not converged" in page
     assert "3 replicas against 3 are too few to show less than" in page
+    (of_rmsf,) = [one for one in replicas.summary() if one.startswith("rmsf: ")]
+    assert of_rmsf.removeprefix("rmsf: RMSF, mutant - wt, along residue: ") in page
     n_found = np.sum(adjusted <= 0.05)
     assert (f"{n_found} of 38 differ, and" if n_found else "none of 38 differs") in page
     with pytest.raises(FileExistsError):
@@ -619,6 +633,11 @@ def test_the_page_names_residues_that_differ():
     assert title == "RMSF, mutant - wt, along residue"
     assert text.startswith("2 of 40 differ, and at most 5 % of them are expected to be false: ")
     assert "residue 7 and 8 (" in text
+    (difference,) = differences(profile.means("RMSF (Å)")).values()
+    detectable = detectable_in_rows(difference)
+    least, middle = (f"{one:.2g} Å" for one in (detectable.min(), np.median(detectable)))
+    end = f"4 replicas against 4 are too few to show less than {least} in any row, and less than"
+    assert text.endswith(f"{end} {middle} in half of the rows (power 80 %)")
     same = Profile(
         profile.keys, profile.chains, {"RMSF (Å)": {"wt": wild_type, "b": wild_type}}, "", {}
     )
@@ -627,3 +646,57 @@ def test_the_page_names_residues_that_differ():
         profile.keys, profile.chains, {"RMSF (Å)": {"wt": wild_type[:1], "b": mutant}}, "", {}
     )
     assert [*lines_of_profile(single)] == []
+
+
+def test_differences_in_a_profile_are_found_with_80_percent_power():
+    """Check groups of 12 replicas and 40 rows, of which one or six differ, by simulation."""
+    rng, n, m = np.random.default_rng(5), 12, 40
+    for n_others in (0, 5):
+        level = 0.05 * (n_others + 1) / m
+        true = GroupDifference(np.array(0.0), np.sqrt(np.array(2 / n)), np.array(2 * n - 2.0))
+        least = float(true.detectable_at(level))
+        found, said = 0, []
+        for _ in range(400):
+            groups = rng.standard_normal((2, n, m))
+            groups[1, :, 0] += least
+            groups[1, :, 1 : 1 + n_others] += 10
+            values = {"RMSF (Å)": dict(zip(("a", "b"), groups, strict=True))}
+            numbers = {"a": range(n), "b": range(n)}
+            chain = np.zeros(m, np.int64)
+            profile = Profile({"residue": np.arange(m)}, chain, values, "RMSF (Å)", numbers)
+            columns = profile.table().columns
+            found += columns["RMSF, b - a, adjusted p"][0] <= 0.05
+            said.append(columns["RMSF, b - a, detectable with 80 % power (Å)"][0])
+        assert 0.75 <= found / 400 <= 0.88  # chance alone names other rows, too
+        assert np.median(said) == pytest.approx(least, rel=0.08)
+
+
+def test_the_level_of_a_row_is_the_largest_p_value_that_is_named():
+    rng = np.random.default_rng(3)
+    for power in (1, 2, 6, 12):
+        p_values = np.r_[rng.random(12) ** power, np.nan]
+        levels = levels_of_rows(p_values)
+        assert np.isnan(levels[-1])
+        for row, level in enumerate(levels[:-1]):
+            named = []
+            for factor in (1 - 1e-9, 1 + 1e-9):
+                changed = p_values.copy()
+                changed[row] = level * factor
+                named.append(adjusted_p_values(changed)[row] <= 0.05)
+            assert named[0]
+            assert not named[1] or level == 0.05
+        by_level = p_values <= levels
+        np.testing.assert_array_equal(by_level, adjusted_p_values(p_values) <= 0.05)
+    assert np.isnan(levels_of_rows(np.full(3, np.nan))).all()
+
+
+def test_differences_are_detectable_at_any_level():
+    """Compare with the probability of the noncentral t distribution, also for large t."""
+    for n_free, level in ((1.0, 1e-4), (2.0, 1e-5), (4.0, 2.5e-4), (30.0, 1e-3)):
+        one = GroupDifference(np.array(0.0), np.array(1.0), np.array(n_free))
+        least = float(one.detectable_at(level))
+        noise = np.random.default_rng(4).standard_normal(200_000)
+        spread = np.sqrt(np.random.default_rng(5).chisquare(n_free, 200_000) / n_free)
+        power = np.mean((noise + least) / spread > t.ppf(1 - level / 2, n_free))
+        assert power == pytest.approx(0.8, abs=0.01)
+    assert np.isnan(difference_of_groups([1.0], [2.0, 3.0]).detectable_at(0.01))

@@ -30,6 +30,7 @@ from paceline.analysis.uncertainty import (
     ReplicaMean,
     adjusted_p_values,
     difference_of_groups,
+    levels_of_rows,
     mean_of_replicas,
 )
 from paceline.contract.figure_options import FigureOptions
@@ -107,6 +108,8 @@ class Profile:
                 columns[f"{name_and_unit(title)[0]}, {group}, adjusted p"] = adjusted_p_values(
                     difference.p_value
                 )
+                least = add_to_title(title, f"{group}, detectable with 80 % power")
+                columns[least] = detectable_in_rows(difference)
         x = next(iter(self.keys))
         return Table(columns, x, y, self.label, bands=bands)
 
@@ -117,6 +120,14 @@ def differences(means: Mapping[str, ReplicaMean]) -> dict[str, GroupDifference]:
     return {
         f"{other} - {first}": difference_of_groups(means[first], means[other]) for other in others
     }
+
+
+def detectable_in_rows(difference: GroupDifference) -> np.ndarray:
+    """Return the true difference of each row that would be named with a probability of 80 %.
+
+    The other rows stay as they are, so that the level of the corrected test is known.
+    """
+    return difference.detectable_at(levels_of_rows(difference.p_value))
 
 
 def add_to_title(title: str, more: str) -> str:

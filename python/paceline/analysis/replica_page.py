@@ -20,7 +20,13 @@ from paceline.analysis.battery_page import (
 from paceline.analysis.charts import charts_of_profile, charts_of_replicas
 from paceline.analysis.convergence import MOST_R_HAT
 from paceline.analysis.replica_copies import files_of
-from paceline.analysis.replica_figures import Profile, add_to_title, differences, profile_of
+from paceline.analysis.replica_figures import (
+    Profile,
+    add_to_title,
+    detectable_in_rows,
+    differences,
+    profile_of,
+)
 from paceline.analysis.system_text import describe_span
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import SeriesVerdict, named_verdicts, system_verdict
@@ -356,7 +362,9 @@ def lines_of_profile(profile: Profile) -> Iterator[tuple[str, str]]:
     label, places = next(iter(profile.keys.items()))
     several_chains = len(np.unique(profile.chains)) > 1
     for title in profile.values:
-        for pair, difference in differences(profile.means(title)).items():
+        means = profile.means(title)
+        first, *others = (int(one.n_replicas.max(initial=0)) for one in means.values())
+        for number, (pair, difference) in zip(others, differences(means).items(), strict=True):
             adjusted = adjusted_p_values(difference.p_value)
             n_known = int((~np.isnan(adjusted)).sum())
             if not n_known:
@@ -373,7 +381,15 @@ def lines_of_profile(profile: Profile) -> Iterator[tuple[str, str]]:
                 if names
                 else f"none of {n_known:,} differs"
             )
+            detectable = detectable_in_rows(difference)
+            least, middle = (
+                f"{digits(float(one), 2)} {name_and_unit(title)[1]}".strip()
+                for one in (np.nanmin(detectable), np.nanmedian(detectable))
+            )
+            of_rows = "" if least == middle else f" in any row, and less than {middle}"
             yield (
                 f"{name_and_unit(title)[0]}, {pair}, along {name_and_unit(label)[0]}",
-                f"{found} (corrected for all rows, Benjamini–Hochberg)",
+                f"{found} (corrected for all rows, Benjamini–Hochberg); {number} replicas "
+                f"against {first} are too few to show less than {least}{of_rows} in half of "
+                "the rows (power 80 %)",
             )

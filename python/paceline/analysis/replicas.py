@@ -32,6 +32,7 @@ from paceline.analysis.replica_figures import (
 from paceline.analysis.replica_page import (
     answers_of_groups,
     lines_of,
+    lines_of_profile,
     page_of_replicas,
     remarks_of,
 )
@@ -417,14 +418,16 @@ class Replicas:
         Returns
         -------
         list of str
-            Sentences, each after the name of its analysis; then for each group, whether its
-            replicas are equilibrated, sampled, and agree.
+            Sentences, each after the name of its analysis; for a profile, such as an RMSF, how many
+            rows differ. Then for each group, whether its replicas are equilibrated, sampled, and
+            agree.
         """
-        means = [
-            f"{name}: {title}: {text}"
-            for name in self.names
-            for title, text in lines_of(self, name, most=1)
-        ]
+        means = []
+        for name in self.names:
+            lines = [*lines_of(self, name, most=1)]
+            if not lines and (profile := self.profile(name)) is not None:
+                lines = [*lines_of_profile(profile)][:1]
+            means += [f"{name}: {title}: {text}" for title, text in lines]
         return [*means, *answers_of_groups(self, {name: name for name in self.names})]
 
     def save(

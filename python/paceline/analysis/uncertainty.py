@@ -19,6 +19,8 @@ LEVEL = 0.95
 ONE_SIGMA = 0.6827
 #: Probability with which replicas reveal a difference of the size that `detectable` returns.
 POWER = 0.8
+#: Student's t above which the noncentral t distribution is replaced by its limit.
+LARGE_T = 100.0
 #: Maximum expected fraction of false differences among those that are named.
 FALSE_DISCOVERIES = 0.05
 #: Ratio of a step to the short steps of a series, above which it is long. With missing frames, a
@@ -131,7 +133,7 @@ def rows_at_equal_times(times: np.ndarray) -> np.ndarray | None:
     --------
     >>> times = np.array([0.0, 1, 2, 3, 4, 5, 15, 25, 35, 45, 55])
     >>> rows_at_equal_times(times).tolist()
-    [0, 5, 6, 6, 7, 7, 8, 8, 9, 10, 10]
+    [0, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10]
     """
     steps = np.diff(times)
     if not len(steps) or not LONG_STEP * steps.min() < steps.max() or not steps.min() > 0:
@@ -359,10 +361,29 @@ class GroupDifference:
         NaN if a group has no interval. It is computed by the noncentral t distribution, with the
         standard error of these replicas.
         """
-        from scipy.special import nctdtrinc
+        return self.detectable_at(1 - LEVEL)
+
+    def detectable_at(self, level: float | np.ndarray) -> np.ndarray:
+        """True difference that a two-sided test at this level would detect (see `detectable`).
+
+        Parameters
+        ----------
+        level : float or numpy.ndarray of float64
+            Maximum p value of a difference that is named, such as those of `levels_of_rows`.
+
+        Returns
+        -------
+        numpy.ndarray of float64
+            Differences, in the unit and the shape of `difference`.
+        """
+        from scipy.special import chdtri, nctdtrinc, stdtrit
 
         n_free = np.maximum(1.0, self.n_free)
-        return nctdtrinc(n_free, 1 - POWER, students_t(n_free)) * self.error
+        t = stdtrit(n_free, 1 - np.asarray(level) / 2)
+        # For large t, only the error of these replicas varies, as the root of chi-squared.
+        limit = t * np.sqrt(chdtri(n_free, 1 - POWER) / n_free)
+        exact = nctdtrinc(n_free, 1 - POWER, np.minimum(t, LARGE_T))
+        return np.where(t > LARGE_T, limit, exact)[()] * self.error
 
     def __str__(self) -> str:
         if np.ndim(self.difference):
@@ -452,6 +473,42 @@ def adjusted_p_values(p_values: np.ndarray) -> np.ndarray:
     scaled = p_values[order] * len(order) / np.arange(1, len(order) + 1)
     adjusted[order] = np.minimum.accumulate(scaled[::-1])[::-1]
     return adjusted
+
+
+def levels_of_rows(p_values: np.ndarray) -> np.ndarray:
+    r"""Return the p value up to which each row is named, if the p values of the others stay.
+
+    The correction of `adjusted_p_values` names rows with $p \le 0.05\, k / m$, if $k$ of $m$ rows
+    have such a p. A row alone needs $p \le 0.05 / m$; beside other rows that differ, more suffices.
+
+    Parameters
+    ----------
+    p_values : numpy.ndarray of float64, shape (n_values,)
+        Probabilities, as for `adjusted_p_values`.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (n_values,)
+        Largest p values that are named; NaN where they are NaN.
+
+    Examples
+    --------
+    >>> levels_of_rows(np.array([1e-6, 0.2, 0.5, 0.9])).tolist()
+    [0.0125, 0.025, 0.025, 0.025]
+    """
+    p_values = np.asarray(p_values, dtype=np.float64)
+    known = np.sort(p_values[~np.isnan(p_values)])
+    if not len(known):
+        return np.full(p_values.shape, np.nan)
+    ranks = np.arange(1, len(known) + 1)
+    limits = FALSE_DISCOVERIES * ranks / len(known)
+    smaller = np.searchsorted(known, limits, side="right")
+    n_named = int(ranks[smaller >= ranks].max(initial=0))
+    # A row that is named is one of those up to the limit; any other would be one more.
+    further = limits[(smaller == ranks - 1) & (ranks > n_named)]
+    levels = np.r_[limits[n_named - 1 : n_named], further]
+    places = np.maximum(np.searchsorted(levels, p_values) - 1, 0)
+    return np.where(np.isnan(p_values), np.nan, levels[places])
 
 
 def limits_of_fractions(fractions: np.ndarray, half: np.ndarray) -> np.ndarray:
