@@ -48,7 +48,9 @@ def convergence(
     values : numpy.ndarray, shape (n_values,)
         Values in the order of time: numbers; degrees for "angle"; names or numbers for "states".
     times : numpy.ndarray, shape (n_values,), optional
-        Times in any unit; they must not decrease within a replica. By default 0, 1, 2 …
+        Times in any unit; they must not decrease within a replica. By default 0, 1, 2 … If they are
+        strongly uneven, such as logarithmic ones, values are weighted by the time that they stand
+        for.
     replicas : numpy.ndarray, shape (n_values,), optional
         Number or name of the replica of each value; without them, values are of one simulation.
     kind : {"linear", "angle", "states"}

@@ -307,7 +307,9 @@ def draw_series(
                 ax.plot(x, values, color=colour, linewidth=0.7, alpha=0.8, label=label)
                 label = None
                 ax.set_xlabel(x_label)
-                beside.plot(number - 0.15, np.nanmean(table.columns[title]), ".", color=colour)
+                known, _ = table.values_in_time(title)
+                mean_of_one = known.mean() if len(known) else np.nan
+                beside.plot(number - 0.15, mean_of_one, ".", color=colour)
             interval = np.nan_to_num(mean.interval)
             bar = {"color": "black" if heading is not None else colour, "capsize": 2, "fmt": "_"}
             beside.errorbar([number + 0.15], [mean.mean], [interval], **bar)

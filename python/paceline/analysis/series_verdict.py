@@ -53,7 +53,7 @@ class Convergence:
     interval : tuple of float
         Limits of the 95 % interval of the mean; NaN if they are unknown.
     mean_of_all : float
-        Mean of all values.
+        Mean of all values, with the same weights.
     equilibrated_from : int or None
         Index of the first value of the equilibrated part; None if there is none.
     n_values : int
