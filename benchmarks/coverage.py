@@ -18,13 +18,13 @@ from MDAnalysis.units import constants, convert
 from scipy.signal import lfilter
 
 import paceline
-from paceline.analysis.blocks import block_products, jackknife_interval
 from paceline.analysis.correlation import VelocityAutocorrelation
 from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
 from paceline.analysis.diffusion import mean_and_interval
 from paceline.analysis.free_energy import free_energy_surface
 from paceline.analysis.function_errors import errors_of_states
 from paceline.analysis.groups import presence_correlation
+from paceline.analysis.lag_time_intervals import block_products, jackknife_interval
 from paceline.analysis.msd import EinsteinMSD, _slopes
 from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF

@@ -19,8 +19,8 @@ from helpers.waiting import PATIENCE
 import paceline
 import paceline._util.machine
 from paceline import backends
-from paceline._util.choices import BACKENDS
 from paceline._util.machine import free_memory_fraction
+from paceline._util.option_values import BACKENDS
 from paceline.backends import available_cpus, make_backend
 from paceline.contract.kinds import Kind, PerFrame, WorkerDeclaration
 from paceline.engine import scheduler

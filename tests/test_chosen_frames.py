@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import paceline
-from paceline.analysis.chosen_frames import choose_frames
 from paceline.analysis.clustering import Clustering
+from paceline.analysis.frames_by_table import choose_frames
 from paceline.analysis.free_energy import free_energy_surface
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.rms import RMSD

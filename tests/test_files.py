@@ -20,7 +20,7 @@ from paceline.checkpoint import Checkpoint
 from paceline.cli import main
 from paceline.errors import UnsupportedError
 from paceline.hdf5.writer import new_hdf5
-from paceline.snapshot import output
+from paceline.snapshot import shared_file
 from paceline.timing import Timings
 
 
@@ -156,7 +156,7 @@ WAYS = {
     "text": lambda path: _written(files.new_file(path, overwrite=True)),
     "several": lambda path: _written(files.new_files([path], overwrite=True)),
     "HDF5": lambda path: _written(new_hdf5(path, overwrite=True)),
-    "snapshots": lambda path: _published(output.Output.new(str(path))),
+    "snapshots": lambda path: _published(shared_file.Output.new(str(path))),
 }
 
 
@@ -192,7 +192,7 @@ def test_a_file_that_is_replaced_keeps_its_permissions(way, mode, tmp_path, monk
         publish(name, path)
 
     monkeypatch.setattr(files, "publish", watched)
-    monkeypatch.setattr(output, "publish", watched)
+    monkeypatch.setattr(shared_file, "publish", watched)
     path = tmp_path / "out"
     path.write_text("old")
     path.chmod(mode)
@@ -344,7 +344,7 @@ def test_a_checkpoint_or_a_growing_file_is_no_pipe_or_device(special):
     with pytest.raises(FileExistsError, match=f"{special} is a pipe or device"):
         Checkpoint(special)
     with pytest.raises(FileExistsError, match=f"{special} is a pipe or device"):
-        output.Output.existing(str(special))
+        shared_file.Output.existing(str(special))
 
 
 def test_a_checkpoint_that_is_a_link_is_rewritten_and_deleted_where_it_is(tmp_path):

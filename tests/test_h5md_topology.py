@@ -26,7 +26,7 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
-from paceline.hdf5.conventions import read_topology
+from paceline.hdf5.detect_convention import read_topology
 from paceline.hdf5.observables import find_observables, find_properties
 
 WATER = {

@@ -30,7 +30,7 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.hdf5 import conventions, h5py_reader, sandbox
+from paceline.hdf5 import detect_convention, h5py_reader, sandbox
 from paceline.hdf5.dataset import read_series
 from paceline.hdf5.file import File
 from paceline.hdf5.repack import repack
@@ -326,7 +326,7 @@ class TestChunks:
             raise TypeError("unhashable type")
 
         path = write(tmp_path / "a.h5md", **CHUNKED)
-        monkeypatch.setattr(conventions, "read_chunk_index", fail)
+        monkeypatch.setattr(detect_convention, "read_chunk_index", fail)
         with pytest.raises(DamagedFileError, match=r"a\.h5md: .* \(TypeError: unhashable type\)"):
             Hdf5File._open(str(path), options=Hdf5Options())
 

@@ -32,7 +32,7 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.hdf5 import conventions, trajectory
+from paceline.hdf5 import detect_convention, trajectory
 from paceline.hdf5.chunk_index import ChunkReader
 from paceline.hdf5.dataset import read_series
 from paceline.hdf5.file import File
@@ -544,7 +544,7 @@ def test_questions_for_hdf5_are_refused_for_other_files():
 
 def test_where_the_core_is_wrong_hdf5_reads(tmp_path, monkeypatch):
     path = written(tmp_path / "a.h5md", {"velocity": None, "force": None})
-    original = conventions.read_chunk_index
+    original = detect_convention.read_chunk_index
 
     def shifted(opened, **asked):
         found = original(opened, **asked)
@@ -552,7 +552,7 @@ def test_where_the_core_is_wrong_hdf5_reads(tmp_path, monkeypatch):
         dataset = replace(element.dataset, offset=element.dataset.offset + 4)
         return replace(found, elements={"positions": replace(element, dataset=dataset)})
 
-    monkeypatch.setattr(conventions, "read_chunk_index", shifted)
+    monkeypatch.setattr(detect_convention, "read_chunk_index", shifted)
     # Another process would not have this change.
     call = lambda function, path, **options: function(path, **options)  # noqa: E731
     monkeypatch.setattr(trajectory, "run_in_sandbox", call)

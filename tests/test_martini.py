@@ -9,7 +9,7 @@ from MDAnalysis.analysis.rms import rmsd
 from MDAnalysisTests.datafiles import DCD, PSF, Martini_membrane_gro
 
 import paceline
-from paceline._util.choices import LIPIDS, WATER_OXYGENS
+from paceline._util.option_values import LIPIDS, WATER_OXYGENS
 from paceline.analysis.battery import Battery
 from paceline.analysis.bilayer import Bilayer
 from paceline.analysis.density_profile import DensityProfile

@@ -127,7 +127,7 @@ from paceline._util.journal import Journal
 from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.rms import RMSD
 from paceline.errors import AnalysisError, CheckpointError, DamagedFileError
-from paceline.snapshot.output import Output
+from paceline.snapshot.shared_file import Output
 from paceline.trajectory.open import open_file
 
 assert os_calls.WINDOWS and not os_calls.CAN_LIMIT

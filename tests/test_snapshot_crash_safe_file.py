@@ -17,7 +17,7 @@ from paceline.hdf5 import h5md_groups
 from paceline.mdanalysis.reader import Reader
 from paceline.snapshot.crash_safe_file import ALIGNMENT
 from paceline.snapshot.h5md import H5MD
-from paceline.snapshot.output import Contents, Heading, Output, Settings
+from paceline.snapshot.shared_file import Contents, Heading, Output, Settings
 
 N_ATOMS = 3
 CELL = np.diag([9.0, 8.0, 7.0])

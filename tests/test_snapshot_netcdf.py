@@ -8,7 +8,7 @@ from scipy.io import netcdf_file
 
 from paceline.errors import UnsupportedError
 from paceline.snapshot.options import ContainerFile
-from paceline.snapshot.output import Contents, Heading, Settings
+from paceline.snapshot.shared_file import Contents, Heading, Settings
 
 N_ATOMS = 4
 #: Variables of Amber's convention: type, dimensions, unit and scale.

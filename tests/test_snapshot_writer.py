@@ -21,7 +21,7 @@ from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.mdanalysis.reader import Reader
 from paceline.snapshot.local_atoms import cell_of, names_as_bytes
 from paceline.snapshot.options import format_of, given_writers
-from paceline.snapshot.output import Output
+from paceline.snapshot.shared_file import Output
 
 pytest.importorskip("mpi4py")
 pytestmark = needs_mpi

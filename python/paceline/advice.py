@@ -10,10 +10,10 @@ from time import perf_counter, thread_time
 import numpy as np
 
 from paceline._util.arguments import one_of
-from paceline._util.choices import FORECAST, ON_ERROR
 from paceline._util.files import is_address
 from paceline._util.leftovers import ScratchFolder
 from paceline._util.machine import OtherWork, available_cpus
+from paceline._util.option_values import FORECAST, ON_ERROR
 from paceline.backends import Backend, Processes, Serial, make_backend
 from paceline.contract.plan import choose_frames
 from paceline.contract.source import (

@@ -18,9 +18,9 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.arguments import one_of, parse_size
-from paceline._util.choices import ON_ERROR
 from paceline._util.files import check_distinct, is_stream
 from paceline._util.machine import MemoryLimit
+from paceline._util.option_values import ON_ERROR
 from paceline._util.progress import Progress
 from paceline.backends import MPI, Serial, make_backend
 from paceline.backends.base import Backend, CollectiveRun

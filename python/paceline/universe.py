@@ -16,8 +16,8 @@ from MDAnalysis.core._get_readers import get_parser_for, get_reader_for
 from MDAnalysis.core.groups import AtomGroup
 
 from paceline import _core
-from paceline._util.choices import MARTINI_WATERS
 from paceline._util.files import check_no_url, is_address, is_stream
+from paceline._util.option_values import MARTINI_WATERS
 from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.contract.system_interface import attribute_of
 from paceline.errors import (
@@ -151,7 +151,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         name, given = None, kwargs
         if _is_hdf5_topology(topology, kwargs.get("topology_format")):
             # Deferred: the HDF5 library is loaded only for an HDF5 topology.
-            from paceline.hdf5.conventions import read_topology
+            from paceline.hdf5.detect_convention import read_topology
 
             name = os.fspath(topology)
             coordinates = coordinates or (name,)

@@ -12,7 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 import paceline
-from paceline.mdanalysis import h5md_on_ranks
+from paceline.mdanalysis import h5md_written_by_ranks
 
 world = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
@@ -85,7 +85,7 @@ def check(atoms: mda.AtomGroup, share: str, registered: bool, **options: object)
 
 warnings.simplefilter("ignore")
 # Frames wait in a temporary file, and chunks are encoded in several rounds.
-h5md_on_ranks._WAITING = h5md_on_ranks._PORTION = 20_000
+h5md_written_by_ranks._WAITING = h5md_written_by_ranks._PORTION = 20_000
 universe = paceline.Universe(topology, trajectory)
 ca = universe.select_atoms("name CA")
 LAYOUTS = [

@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 import paceline
-from paceline.mdanalysis import h5md_on_ranks
+from paceline.mdanalysis import h5md_written_by_ranks
 
 world = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
@@ -81,7 +81,7 @@ def unreadable() -> None:
     def read(*_: object) -> None:
         raise OSError(5, "the disk is broken")
 
-    store, whole = h5md_on_ranks._FrameStore, h5md_on_ranks._FrameStore.read
+    store, whole = h5md_written_by_ranks._FrameStore, h5md_written_by_ranks._FrameStore.read
     store.read = read if last else whole
     try:
         written(chunk="7x100", compress="gzip:1")

@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 
 use super::arrays::{self, Array1, Indices, NewArray};
 use super::errors::{Failure, Result};
-use super::hints::{attribute, attributes, from_python, protocol};
 use super::reader::{BlockArrays, Cost};
 use super::sources::{self, CacheSettings, WorkerSource};
+use super::stub_types::{attribute, attributes, from_python, protocol};
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::{self, Error};

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use super::arrays::{Array1, Array2, Array3};
 use super::errors::{Failure, Result};
-use super::hints::{alias, narrowed};
+use super::stub_types::{alias, narrowed};
 
 use paceline_formats::error::Error;
 use paceline_formats::format::EncoderSettings;

@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 
 use super::arrays::{Array1, ArrayMut1, ArrayMut2, ArrayMut3, Indices, Number};
 use super::errors::{Failure, Result};
-use super::hints::attributes;
 use super::sources::{CacheSettings, WorkerSource};
+use super::stub_types::attributes;
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::{self, Error};

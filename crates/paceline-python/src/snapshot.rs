@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict};
 use super::arrays::{Array1, Array2, ArrayMut1};
 use super::communicator::PyCommunicator;
 use super::errors::{Failure, Result};
-use super::hints::{alias, literal, narrowed};
+use super::stub_types::{alias, literal, narrowed};
 use paceline_formats::Fields;
 use paceline_snapshot::formats::{Arrays, Float};
 use paceline_snapshot::{self as core, Atoms, Batch, Cost, Job, Method, Records, Vectors, file};

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 
 from paceline._util.arguments import whole_number
-from paceline._util.choices import SOLUTE, TRACE
+from paceline._util.option_values import SOLUTE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, table_in_time
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 import numpy as np
 
 from paceline._util.arguments import one_of, parameters_of
-from paceline._util.choices import BACKENDS
 from paceline._util.json_object import JsonObject
 from paceline._util.machine import software
+from paceline._util.option_values import BACKENDS
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.recorded_call import describe_call
 from paceline.analysis.results import Results

@@ -4,7 +4,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.arguments import length
-from paceline._util.choices import LIPIDS
+from paceline._util.option_values import LIPIDS
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CorePart, columns_of
 from paceline.analysis.results import Results

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from paceline._util.arguments import length, one_of, whole_number
-from paceline._util.choices import TRACE
+from paceline._util.option_values import TRACE
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.function_errors import errors_of_states
 from paceline.analysis.functions import TimeSeries

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from paceline.analysis.base import AnalysisBase, check_order, check_times
-from paceline.analysis.blocks import block_products, jackknife_interval
 from paceline.analysis.diffusion import (
     error_between_molecules,
     molecules_of,
@@ -16,6 +15,7 @@ from paceline.analysis.diffusion import (
 )
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.kernels import CoreRows, check_finite
+from paceline.analysis.lag_time_intervals import block_products, jackknife_interval
 from paceline.analysis.results import Results
 from paceline.analysis.series_parts import (
     SeriesParts,

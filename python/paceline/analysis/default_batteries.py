@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline._util.choices import BEADS_OF_BACKBONE, BEADS_OF_LIPIDS, LIPIDS, WATER_OXYGENS
+from paceline._util.option_values import BEADS_OF_BACKBONE, BEADS_OF_LIPIDS, LIPIDS, WATER_OXYGENS
 from paceline.contract.catalogue import catalogue
 from paceline.contract.system_interface import System
 from paceline.errors import warn

@@ -9,14 +9,14 @@ import numpy as np
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, check_order, check_times, table_in_time
-from paceline.analysis.blocks import (
+from paceline.analysis.function_errors import errors_of_means
+from paceline.analysis.kernels import CoreRows, check_finite
+from paceline.analysis.lag_time_intervals import (
     block_products,
     is_converged,
     jackknife_interval,
     time_with_interval,
 )
-from paceline.analysis.function_errors import errors_of_means
-from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
 from paceline.analysis.series_parts import SeriesParts, check_temperature, running_integral
 from paceline.analysis.table import Table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from paceline._util.arguments import function_name, whole_number
-from paceline._util.choices import TRACE
+from paceline._util.option_values import TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.results import Results

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
-from paceline._util.choices import TRACE
+from paceline._util.option_values import TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.image_warnings import nearer_images

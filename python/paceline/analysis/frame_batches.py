@@ -11,7 +11,7 @@ from paceline._util.arguments import (
     slice_of,
     whole_number,
 )
-from paceline._util.choices import ON_ERROR
+from paceline._util.option_values import ON_ERROR
 from paceline.analysis.sampled_trajectories import (
     NAMED,
     Feature,

@@ -8,7 +8,7 @@ import numpy as np
 from paceline._util.arguments import one_of, whole_number
 from paceline._util.sorted_unique import sorted_unique
 from paceline.analysis.base import AnalysisBase, check_times, table_in_time, table_of_records
-from paceline.analysis.blocks import (
+from paceline.analysis.lag_time_intervals import (
     BlockSums,
     block_starts,
     is_converged,

@@ -6,7 +6,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.arguments import one_of
-from paceline._util.choices import SOLUTE
+from paceline._util.option_values import SOLUTE
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreRows, fill_row
 from paceline.analysis.results import Results

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from paceline._util.arguments import length, whole_number
-from paceline._util.choices import LIPIDS
+from paceline._util.option_values import LIPIDS
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.functions import TimeSeries

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from paceline._util.arguments import whole_number
-from paceline._util.choices import BEADS_OF_BACKBONE, TRACE
+from paceline._util.option_values import BEADS_OF_BACKBONE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, equally_spaced, table_in_time
 from paceline.analysis.function_errors import WithParts, errors_of_run, halves_of, in_parts

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from paceline.analysis.blocks import jackknife_interval
 from paceline.analysis.kernels import check_finite
+from paceline.analysis.lag_time_intervals import jackknife_interval
 from paceline.analysis.polymer_chains import (
     CHAINS,
     FEWEST,

@@ -8,8 +8,8 @@ import numpy as np
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import check_order, check_times, table_in_time
-from paceline.analysis.blocks import jackknife_interval
 from paceline.analysis.kernels import CoreRows
+from paceline.analysis.lag_time_intervals import jackknife_interval
 from paceline.analysis.polymer_chains import (
     CHAINS,
     FEWEST,

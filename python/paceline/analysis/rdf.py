@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 import numpy as np
 
 from paceline._util.arguments import check_range, one_of, whole_number
-from paceline._util.choices import WATER_OXYGENS
 from paceline._util.machine import free_memory
+from paceline._util.option_values import WATER_OXYGENS
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, shared_labels
 from paceline.analysis.function_errors import WithParts, errors_of_run, in_parts

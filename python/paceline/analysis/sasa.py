@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from paceline._util.arguments import length, one_of, whole_number
-from paceline._util.choices import SOLUTE
+from paceline._util.option_values import SOLUTE
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.groups import map_table
 from paceline.analysis.guess import elements_of

@@ -15,7 +15,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import new_files, writing_to
-from paceline.analysis.mmcif import chains_with_repeats, write_mmcif
+from paceline.analysis.mmcif_writer import chains_with_repeats, write_mmcif
 from paceline.block import Block
 from paceline.contract.kinds import PerBlock
 from paceline.contract.system_interface import Atoms, System, attribute_of, topology_of

@@ -23,7 +23,7 @@ from paceline._util.files import (
     is_stream,
     saved_together,
 )
-from paceline.analysis.chosen_frames import times_of
+from paceline.analysis.frames_by_table import times_of
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.analysis.saved_tables import CALL, COMMAND, FOLDER, INPUT, METADATA
 from paceline.analysis.table import rounding_of

@@ -15,7 +15,7 @@ import numpy as np
 from MDAnalysis.coordinates.base import ProtoReader
 
 from paceline._util.arguments import check_selection
-from paceline._util.choices import MARTINI_WATERS
+from paceline._util.option_values import MARTINI_WATERS
 from paceline.contract.system_interface import Atoms, NoFramesYet, has_attribute
 from paceline.errors import DamagedFileError, SelectionError, warn
 from paceline.transform.bond_lists import add_bonds_to_select

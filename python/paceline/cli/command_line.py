@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline._core import __version__
-from paceline._util.choices import PROGRESS
 from paceline._util.files import check_local, is_stream
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, INTERRUPTED, launched
+from paceline._util.option_values import PROGRESS
 from paceline.cli.command_parser import CommandParser, WrongArguments, resolve_files
 from paceline.contract.catalogue import PAGES, catalogue
 from paceline.errors import (

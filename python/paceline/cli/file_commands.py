@@ -413,7 +413,7 @@ def _other_names(path: str, atoms: Any, options: dict[str, Any]) -> tuple[str, b
     Returns a description of the first difference, and whether the difference is an error. The same
     names in another order are an error.
     """
-    from paceline.hdf5.conventions import names_in_file
+    from paceline.hdf5.detect_convention import names_in_file
     from paceline.hdf5.trajectory import is_hdf5
     from paceline.trajectory.atom_names import names_in
     from paceline.transform.matching import order_in_file

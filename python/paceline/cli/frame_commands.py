@@ -28,7 +28,7 @@ from paceline.errors import FileChangedError, UnsupportedError, warn
 from paceline.performance.number_format import amount, many
 
 if TYPE_CHECKING:
-    from paceline.analysis.chosen_frames import ChosenFrames
+    from paceline.analysis.frames_by_table import ChosenFrames
     from paceline.analysis.saved_tables import SavedTable
 
 #: Maximum difference of times that counts as rounding, relative and in ps.
@@ -129,8 +129,8 @@ def add_frames(commands: Commands) -> CommandParser:
 
 def run_frames(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.analysis.chosen_frames import choose_frames
     from paceline.analysis.convert import Write, format_with
+    from paceline.analysis.frames_by_table import choose_frames
     from paceline.cli.analysis_steps import (
         check_report,
         run_analysis,
@@ -208,7 +208,7 @@ def _take_files(args: argparse.Namespace, tables: Sequence["SavedTable"]) -> lis
 
     Returns the fingerprints of the trajectories in the header; empty if the arguments set files.
     """
-    from paceline.analysis.chosen_frames import files_of
+    from paceline.analysis.frames_by_table import files_of
 
     if args.topology is not None:
         return []
@@ -231,7 +231,7 @@ def _check_same(
     chosen: "ChosenFrames",
 ) -> None:
     """Warn if files or times differ from those in the table."""
-    from paceline.analysis.chosen_frames import FRAME, TIME, times_of
+    from paceline.analysis.frames_by_table import FRAME, TIME, times_of
 
     table = chosen.tables[0].path
     for path, fingerprint in zip(paths, fingerprints, strict=False):

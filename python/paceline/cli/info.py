@@ -183,7 +183,7 @@ def _facts_of_unread(path: str) -> Iterator[Fact]:
     """Yield facts about an HDF5 file that was not opened as a trajectory."""
     if is_hdf5(path):
         # Import here, because other formats do not need h5py.
-        from paceline.hdf5.conventions import list_tree
+        from paceline.hdf5.detect_convention import list_tree
 
         with open_bytes(path) as file:
             size = file.seek(0, os.SEEK_END)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from paceline._util.choices import BACKENDS, ON_ERROR, SOLUTE, TRACE
+from paceline._util.option_values import BACKENDS, ON_ERROR, SOLUTE, TRACE
 from paceline.cli.command_parser import CommandParser, FileForm, add_file_arguments
 from paceline.contract.figure_options import OPTIONS, FigureOptions, checked_size, flag_of
 from paceline.contract.time_units import TIME_UNITS
@@ -242,14 +242,14 @@ def _with_unit(text: str) -> float | None:
 
 def chunk(text: str) -> str:
     """Check a text that describes the shape of chunks."""
-    from paceline.hdf5.storage_layout import parse_chunk
+    from paceline.hdf5.written_layout import parse_chunk
 
     return _checked_text(parse_chunk, text)
 
 
 def compression(text: str) -> str:
     """Check a text that describes a compression."""
-    from paceline.hdf5.storage_layout import parse_compression
+    from paceline.hdf5.written_layout import parse_compression
 
     return _checked_text(parse_compression, text)
 
@@ -284,7 +284,7 @@ def hdf5_options(args: argparse.Namespace) -> dict[str, Any]:
 def layout_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the keywords for the layout of an H5MD file; raise an error if they conflict."""
     if args.compress is not None:
-        from paceline.hdf5.storage_layout import check_compressible, parse_compression
+        from paceline.hdf5.written_layout import check_compressible, parse_compression
 
         check_compressible(args.chunk == "contiguous", parse_compression(args.compress))
     return given_arguments(args, "chunk", "for_", "align", "compress")

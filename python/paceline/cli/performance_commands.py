@@ -11,8 +11,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline._util.choices import FORECAST, ON_ERROR, PARALLEL, SCHEDULES
 from paceline._util.files import check_distinct, check_output
+from paceline._util.option_values import FORECAST, ON_ERROR, PARALLEL, SCHEDULES
 from paceline.cli.analysis_commands import (
     add_pair_arguments,
     add_rdf,

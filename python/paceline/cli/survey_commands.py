@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paceline._util.choices import BACKENDS, ON_ERROR
 from paceline._util.json_object import JsonObject
 from paceline._util.launcher import FAILED
+from paceline._util.option_values import BACKENDS, ON_ERROR
 from paceline.cli import answer
 from paceline.cli.command_parser import CommandParser, Commands
 from paceline.cli.options import (

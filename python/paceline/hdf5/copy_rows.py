@@ -30,8 +30,8 @@ from paceline.hdf5.repack import (
     copy_tree,
     reader_of,
 )
-from paceline.hdf5.storage_layout import Compression, DatasetLayout
 from paceline.hdf5.writer import created_hdf5
+from paceline.hdf5.written_layout import Compression, DatasetLayout
 
 #: Maximum number of bytes that are copied at a time, unless a chunk is larger.
 _PORTION = 16 * 2**20

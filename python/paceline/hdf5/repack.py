@@ -38,14 +38,6 @@ from paceline.hdf5.dataset import describe_dataset
 from paceline.hdf5.file import Array, File, Group, check_external_storage, damaged, wrap_errors
 from paceline.hdf5.h5md_groups import ELEMENTS, mark_rounded
 from paceline.hdf5.read_cost import AccessCost, layout_in_words, read_costs
-from paceline.hdf5.storage_layout import (
-    Compression,
-    DatasetLayout,
-    check_precision,
-    choose_layout,
-    chunk_encoder,
-    parse_compression,
-)
 from paceline.hdf5.units import factor_of
 from paceline.hdf5.writer import (
     AllocatedDataset,
@@ -57,6 +49,14 @@ from paceline.hdf5.writer import (
     create_dataset,
     naming_frame,
     new_hdf5,
+)
+from paceline.hdf5.written_layout import (
+    Compression,
+    DatasetLayout,
+    check_precision,
+    choose_layout,
+    chunk_encoder,
+    parse_compression,
 )
 
 #: Number of bytes that a thread reads at a time, unless chunks require more.

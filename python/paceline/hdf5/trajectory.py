@@ -96,7 +96,7 @@ class Hdf5Options:
 
     @property
     def contents(self) -> dict[str, Any]:
-        """Return the options for `paceline.hdf5.conventions.read_chunk_index`."""
+        """Return the options for `paceline.hdf5.detect_convention.read_chunk_index`."""
         return {"group": self.group, "units": self.units, "dataset": self.dataset}
 
     def check_unset(self, path: str) -> None:
@@ -270,8 +270,8 @@ class Hdf5File:
     @classmethod
     def _open(cls, path: str, *, options: Hdf5Options, samples: bytes | None = None) -> "Hdf5File":
         # Deferred: only the sandbox loads the HDF5 library.
-        from paceline.hdf5.conventions import read_chunk_index
         from paceline.hdf5.dataset import refuse_shared
+        from paceline.hdf5.detect_convention import read_chunk_index
         from paceline.hdf5.file import File, damaged, has_mpi_build
         from paceline.hdf5.h5py_reader import verify_decoding
 

@@ -22,16 +22,16 @@ from paceline.contract.system_interface import Atoms, attribute_of, fields_of, v
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError, warn
 from paceline.hdf5.frame_writer import FrameData, StreamingWriter
 from paceline.hdf5.h5md_groups import AtomProperties, Description
-from paceline.hdf5.storage_layout import (
+from paceline.hdf5.trajectory import ONE_FILE_DRIVERS, UNUSED_DRIVERS, note_on_driver
+from paceline.hdf5.units import OUR_UNITS, factor_of, h5md_spelling
+from paceline.hdf5.written_layout import (
     Storage,
     choose_layout,
     chunk_like_h5py,
     compression_like_h5py,
     parse_compression,
 )
-from paceline.hdf5.trajectory import ONE_FILE_DRIVERS, UNUSED_DRIVERS, note_on_driver
-from paceline.hdf5.units import OUR_UNITS, factor_of, h5md_spelling
-from paceline.mdanalysis.h5md_on_ranks import RankFile, alike_on_ranks, writing_ranks
+from paceline.mdanalysis.h5md_written_by_ranks import RankFile, alike_on_ranks, writing_ranks
 from paceline.mdanalysis.reader import Reader
 
 #: MDAnalysis's kinds of units: name in the conversion, and MDAnalysis's own unit.

@@ -19,7 +19,7 @@ import h5py
 
 from paceline._util.files import FileAtOffset
 from paceline.errors import UnsupportedError
-from paceline.snapshot.output import Output, Piece
+from paceline.snapshot.shared_file import Output, Piece
 
 #: Alignment of allocated parts of the file, bytes: a disk sector, which divides a memory page.
 ALIGNMENT = 512

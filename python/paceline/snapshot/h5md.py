@@ -26,11 +26,11 @@ from paceline.hdf5.h5md_groups import (
     property_path,
     values_path,
 )
-from paceline.hdf5.storage_layout import DatasetLayout
 from paceline.hdf5.units import OUR_UNITS
 from paceline.hdf5.writer import allocate_frame, create_dataset, frame_bytes
+from paceline.hdf5.written_layout import DatasetLayout
 from paceline.snapshot.crash_safe_file import ALIGNMENT, CrashSafeFile, RowCount, superblock_end
-from paceline.snapshot.output import (
+from paceline.snapshot.shared_file import (
     Container,
     Contents,
     Heading,

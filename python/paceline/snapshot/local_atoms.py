@@ -11,7 +11,7 @@ import numpy as np
 from paceline import _core
 from paceline.block import FIELDS
 from paceline.errors import UnwritableError
-from paceline.snapshot.output import Heading
+from paceline.snapshot.shared_file import Heading
 
 if TYPE_CHECKING:
     from paceline.backends.mpi.comm import Comm, RankErrors

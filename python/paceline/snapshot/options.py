@@ -15,7 +15,7 @@ from paceline._util.arguments import parse_size
 from paceline._util.files import check_output, local_path, writing_to
 from paceline.block import FIELDS, field_bits
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
-from paceline.snapshot.output import Container, Contents, Heading, Place, Settings
+from paceline.snapshot.shared_file import Container, Contents, Heading, Place, Settings
 
 if TYPE_CHECKING:
     from paceline.snapshot.local_atoms import LocalAtoms

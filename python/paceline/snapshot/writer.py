@@ -26,7 +26,7 @@ from paceline.snapshot.options import (
     register_open_file,
     unregister,
 )
-from paceline.snapshot.output import Container, Contents
+from paceline.snapshot.shared_file import Container, Contents
 
 if TYPE_CHECKING:
     from mpi4py import MPI

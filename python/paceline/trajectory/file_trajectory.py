@@ -14,8 +14,8 @@ from weakref import WeakSet
 import numpy as np
 
 from paceline._util.arguments import one_of, slice_of
-from paceline._util.choices import ON_ERROR
 from paceline._util.machine import available_cpus, free_memory
+from paceline._util.option_values import ON_ERROR
 from paceline.block import Block, FrameBuffer, field_bits, fields_in
 from paceline.contract.cache import Cache
 from paceline.contract.loaded_atoms import LoadedAtoms

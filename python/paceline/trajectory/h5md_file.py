@@ -18,14 +18,14 @@ from paceline.block import Block, vectors_of
 from paceline.contract.kinds import PerBlock
 from paceline.errors import UnsupportedError, UnwritableError, warn
 from paceline.hdf5.h5md_groups import LAMBDA, AtomProperties, Description, FrameColumns
-from paceline.hdf5.storage_layout import (
+from paceline.hdf5.writer import H5MDFileWriter, NewFile, new_hdf5
+from paceline.hdf5.written_layout import (
     ChunkOffsets,
     Storage,
     choose_layout,
     parse_compression,
     split_at_chunks,
 )
-from paceline.hdf5.writer import H5MDFileWriter, NewFile, new_hdf5
 from paceline.trajectory.write_frames import (
     BlockReceiver,
     EncodedBlock,

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 pub mod molecules;
-mod places;
+mod single_precision;
 mod steps;
 
 use super::cell::{Cell, NoCell};
@@ -17,7 +17,7 @@ use super::placement::Basis;
 use super::transform_interface::{Refused, Transform, each_row, position};
 use super::{check_len, frame_len};
 use paceline_base::error::{Error, Result};
-use places::{PIECE, RoundedCell, largest_of, move_to_images};
+use single_precision::{PIECE, RoundedCell, largest_of, move_to_images};
 use steps::{Followed, Frames, Notes, Step, Stop};
 
 /// Image of an atom: number of cells along each vector.

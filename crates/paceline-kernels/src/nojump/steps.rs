@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::places::{
+use super::single_precision::{
     Maxima, PIECE, PiecePositions, RoundedCell, Rows, TO_WHOLE, begin, follow, gather, images_in,
     images_of, largest_in, piece_of, place_of, scatter, shift_piece,
 };

@@ -36,7 +36,7 @@ macro_rules! literal {
     ($($text:literal),* $(,)?) => {
         pyo3::type_hint_subscript!(
             pyo3::type_hint_identifier!("typing", "Literal"),
-            $($crate::hints::text($text)),*
+            $($crate::stub_types::text($text)),*
         )
     };
 }
@@ -46,11 +46,11 @@ macro_rules! protocol {
     ($name:literal $(($base:expr))?, $doc:expr, $($field:ident: $hint:expr),* $(,)?) => {
         pyo3::type_hint_subscript!(
             pyo3::type_hint_identifier!("paceline_stubs", "Protocol"),
-            $crate::hints::text($name),
-            $crate::hints::text($doc),
+            $crate::stub_types::text($name),
+            $crate::stub_types::text($doc),
             pyo3::inspect::PyStaticExpr::Tuple { elts: &[$($base)?] },
             $(pyo3::inspect::PyStaticExpr::Tuple {
-                elts: &[$crate::hints::text(stringify!($field)), $hint],
+                elts: &[$crate::stub_types::text(stringify!($field)), $hint],
             }),*
         )
     };
@@ -61,7 +61,7 @@ macro_rules! alias {
     ($name:literal, $hint:expr) => {
         pyo3::type_hint_subscript!(
             pyo3::type_hint_identifier!("paceline_stubs", "Alias"),
-            $crate::hints::text($name),
+            $crate::stub_types::text($name),
             $hint
         )
     };
@@ -73,7 +73,7 @@ macro_rules! narrowed {
         $(#[doc = $doc])*
         $vis struct $Name $(<$lifetime>)? ($Inner);
 
-        $crate::hints::from_python! {
+        $crate::stub_types::from_python! {
             [$($lifetime)?] $Name $(<$lifetime>)?, $hint, |object| {
                 object.extract().map(Self).map_err(Into::into)
             }
@@ -96,16 +96,16 @@ macro_rules! attributes {
             $($(#[doc = $about])* $visible $field: $Field),*
         }
 
-        $crate::hints::from_python! {
+        $crate::stub_types::from_python! {
             [$($lifetime)?] $Name $(<$lifetime>)?,
-            $crate::hints::protocol!(
+            $crate::stub_types::protocol!(
                 $name,
                 concat!($($doc, "\n"),*),
                 $($field: <$Field as FromPyObject<'_, '_>>::INPUT_TYPE),*
             ),
             |object| {
                 Ok(Self {
-                    $($field: $crate::hints::attribute(
+                    $($field: $crate::stub_types::attribute(
                         object,
                         pyo3::intern!(object.py(), stringify!($field)),
                         stringify!($Name),
@@ -119,7 +119,7 @@ macro_rules! attributes {
 /// Implement the conversion from Python, with the type in the stub.
 macro_rules! from_python {
     ([] $Name:ty, $hint:expr, |$object:ident| $body:expr) => {
-        $crate::hints::from_python! { ['py] $Name, $hint, |$object| $body }
+        $crate::stub_types::from_python! { ['py] $Name, $hint, |$object| $body }
     };
     ([$lifetime:lifetime] $Name:ty, $hint:expr, |$object:ident| $body:expr) => {
         impl<'a, $lifetime> FromPyObject<'a, $lifetime> for $Name {

@@ -22,8 +22,8 @@ from paceline._util.os_calls import NO_LINK, write_at
 from paceline.errors import UnsupportedError, UnwritableError, WorkerError
 from paceline.hdf5.frame_writer import FrameData, FrameRows, check_alike, frame_columns
 from paceline.hdf5.h5md_groups import Description
-from paceline.hdf5.storage_layout import ATOM_BYTES, ChunkOffsets, Storage
 from paceline.hdf5.writer import H5MDFileWriter, naming_frame, new_hdf5
+from paceline.hdf5.written_layout import ATOM_BYTES, ChunkOffsets, Storage
 
 if TYPE_CHECKING:
     from mpi4py import MPI
