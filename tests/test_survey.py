@@ -1073,3 +1073,39 @@ def test_a_changed_version_in_a_manifest_is_mended(copied, tmp_path):
     assert paceline.open_survey(found.folder).facts["paceline"] == "0.0.9"
     run(copied, tmp_path / "out")
     assert manifest.read_text() == was
+
+
+def molecule(mass):
+    """Return a GROMACS topology of a molecule with two atoms."""
+    return f"[ moleculetype ]\nM 3\n[ atoms ]\n1 C 1 MOL C1 1 0.0 {mass}\n2 C 1 MOL C2 1 0.0 1.0\n"
+
+
+@pytest.fixture
+def including(tmp_path):
+    """Catalogue of two trajectories whose topologies include the file of a molecule."""
+    folder = tmp_path / "including"
+    folder.mkdir()
+    (folder / "m.itp").write_text(molecule(1.0))
+    system = "[ system ]\nx\n[ molecules ]\nM 1\n"
+    (folder / "t.itp").write_text(f'#include "m.itp"\n{system}')
+    universe = MDAnalysis.Universe.empty(2, trajectory=True)
+    with MDAnalysis.Writer(f"{folder / 't.xtc'}", 2) as writer:
+        for k in range(5):
+            universe.atoms.positions = [[0, 0, 0], [10 + k, 0, 0]]
+            writer.write(universe.atoms)
+    return catalogue(folder, [("a", "t.itp", "t.xtc"), ("b", "t.itp", "t.xtc")])
+
+
+def test_a_changed_included_file_is_noticed(including, tmp_path):
+    options = {"pattern": None, "battery": {"gyration": {"select": "all"}}}
+    found = run(including, tmp_path / "out", **options)
+    assert len(found.quantities) > 0
+    before = content(found.folder)
+    for number in (1, 2):
+        run(including, tmp_path / "shards", shard=(number, 2), **options)
+    (including.parent / "m.itp").write_text(molecule(50.0))
+    with pytest.raises(UnsupportedError, match="2 results of 2 are missing"):
+        run(including, tmp_path / "shards", merge=True, **options)
+    after = content(run(including, tmp_path / "out", **options).folder)
+    assert after != before
+    assert after == content(run(including, tmp_path / "fresh", **options).folder)

@@ -179,17 +179,18 @@ def facts_of(entry: SurveyEntry, settings: SurveySettings) -> JsonObject:
 
 
 def state_of(entry: SurveyEntry, settings: SurveySettings) -> str:
-    """Return names, sizes and modification times of the files; empty unless all are local."""
+    """Return names, sizes and times of the files and included ones; empty unless all are local."""
     topology = entry.topology
     if topology.endswith(f"/{mdcath.ATOMS}"):
         topology = topology.rpartition(mdcath.SEPARATOR)[0]
     found: list[object] = [entry.topology, *entry.trajectories, sorted(entry.options.items())]
-    for name in (topology, *entry.trajectories):
-        try:
-            known = os.stat(settings.path(name))
-        except (OSError, ValueError):
-            return ""
-        found += [known.st_size, known.st_mtime_ns]
+    try:
+        paths = [settings.path(name) for name in (topology, *entry.trajectories)]
+        for path in (*paths, *_with_included(paths[0])[1:]):
+            known = os.stat(path)
+            found += [known.st_size, known.st_mtime_ns]
+    except (OSError, ValueError):
+        return ""
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:DIGITS]
 
 
@@ -313,17 +314,33 @@ def _digest_with_includes(path: str) -> str:
     """Digest the content of a topology, and of the files that a GROMACS topology includes."""
     if os.path.splitext(path)[1].lower() not in INCLUDING:
         return _digest_of(path)
-    found, waiting = {}, [path]
+    digests = sorted(map(_digest_of, _with_included(path)))
+    return f"{WITH_INCLUDED}{hashlib.sha256(json.dumps(digests).encode()).hexdigest()}"
+
+
+def _with_included(path: str) -> list[str]:
+    """Return a topology and the files that it includes, directly or through other files."""
+    if os.path.splitext(path)[1].lower() not in INCLUDING:
+        return [path]
+    found: list[str] = []
+    waiting = [path]
     while waiting:
         one = waiting.pop()
         if one in found or not os.path.isfile(one):
             continue
-        found[one] = _digest_of(one)
-        with open(one, encoding="utf-8", errors="replace") as file:
-            named = re.findall(r'^\s*#\s*include\s*["<](.+?)[">]', file.read(), re.MULTILINE)
+        found.append(one)
+        known = os.stat(one)
+        named = _included_by(one, known.st_size, known.st_mtime_ns)
         waiting += [os.path.join(os.path.dirname(one), name) for name in named]
-    of_all = hashlib.sha256(json.dumps(sorted(found.values())).encode()).hexdigest()
-    return f"{WITH_INCLUDED}{of_all}"
+    return found
+
+
+@lru_cache(maxsize=256)  # many trajectories of a survey often have one topology
+def _included_by(path: str, size: int, time: int) -> list[str]:
+    """Return the names of the files that a file of this size and modification time includes."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        found: list[str] = re.findall(r'^\s*#\s*include\s*["<](.+?)[">]', file.read(), re.MULTILINE)
+    return found
 
 
 def _digest_of(path: str) -> str:
