@@ -1109,3 +1109,39 @@ def test_a_changed_included_file_is_noticed(including, tmp_path):
     after = content(run(including, tmp_path / "out", **options).folder)
     assert after != before
     assert after == content(run(including, tmp_path / "fresh", **options).folder)
+
+
+def test_parts_that_match_a_pattern_repeat_no_frames(copied, tmp_path):
+    universe = MDAnalysis.Universe(f"{copied / 'lid/top.pdb'}", f"{copied / 'lid/1/md.xtc'}")
+    for name, frames in (("md.part9.xtc", slice(0, 21)), ("md.part10.xtc", slice(20, 40))):
+        universe.atoms.write(f"{copied / name}", frames=frames)
+    rows = [
+        ("parts", "lid/top.pdb", "md.part9.xtc;md.part10.xtc"),
+        ("pattern", "lid/top.pdb", "md.part*.xtc"),
+    ]
+    found = run(catalogue(copied, rows), tmp_path / "out", pattern=None)
+    assert [one["n_frames"] for one in found.systems.to_pylist()] == [40, 40]
+    assert len(found.failures) == 0
+    parts, pattern = (rows_of(found.series, id=name) for name, *_ in rows)
+    assert [one["value"] for one in parts] == [one["value"] for one in pattern]
+
+
+def test_standard_deviations_are_those_of_the_rows_of_the_mean(copied, tmp_path):
+    universe = MDAnalysis.Universe(f"{copied / 'lid/top.pdb'}", f"{copied / 'lid/1/md.xtc'}")
+    with MDAnalysis.Writer(f"{copied / 'md.xtc'}", universe.atoms.n_atoms) as writer:
+        for frame in [*range(20), 19, *range(20, 40)]:
+            step = universe.trajectory[frame]
+            if frame == 19:
+                universe.atoms.positions *= 1.2
+            step.time = float(frame)
+            writer.write(universe.atoms)
+    path = catalogue(copied, [("a", "lid/top.pdb", "md.xtc")])
+    battery = {"gyration": {"select": "name CA"}}
+    found = run(path, tmp_path / "out", pattern=None, battery=battery)
+    row = rows_of(found.quantities)[0]
+    values = np.array([one["value"] for one in rows_of(found.series, quantity=row["quantity"])])
+    start = row["equilibrated_from"]
+    used = np.delete(values, 20)[int(start) if start == start else 0 :]
+    assert row["n"] == len(used)
+    assert row["mean"] == pytest.approx(used.mean(), rel=1e-12)
+    assert row["standard_deviation"] == pytest.approx(used.std(ddof=1), rel=1e-12)

@@ -24,6 +24,7 @@ from paceline._util.machine import software
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_file import toml_of
 from paceline.analysis.default_batteries import Description
+from paceline.analysis.series_verdict import usable_rows
 from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry
 from paceline.analysis.survey_records import (
     PROGRAMS,
@@ -34,14 +35,13 @@ from paceline.analysis.survey_records import (
 )
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
-from paceline.analysis.uncertainty import values_in_time
 from paceline.contract.catalogue import catalogue
 from paceline.contract.system_interface import Frames, attribute_of
 from paceline.errors import PacelineError, UnsupportedError, warn
 from paceline.hdf5 import mdcath
 from paceline.performance.number_format import many
 from paceline.trajectory.addresses import local_copy, source_name
-from paceline.trajectory.open import cache_folder, is_decoded
+from paceline.trajectory.open import cache_folder, files_named, is_decoded
 
 if TYPE_CHECKING:
     from paceline.analysis.battery import Battery
@@ -261,7 +261,8 @@ def open_system(entry: SurveyEntry, settings: SurveySettings) -> "tuple[Universe
     # Deferred: other processes of a survey do not need MDAnalysis.
     from paceline.universe import Universe
 
-    names = [settings.path(name) for name in entry.trajectories]
+    # Patterns come first, because files of one pattern may repeat frames, too.
+    names = [one for name in entry.trajectories for one in files_named(settings.path(name))]
     files = names if len(names) > 1 else names[0]
     # Files of restarts repeat the last frame of the previous file, which "continuous" removes.
     continuous = {"continuous": True} if len(names) > 1 and all(map(is_decoded, names)) else {}
@@ -527,8 +528,9 @@ def _of_series(analysis: str, table: Table, title: str, verdict: SeriesVerdict) 
     spread = np.nan
     if verdict.kind == "linear":
         columns = (table.columns[title], table.columns[table.abscissa])
-        values, times = (np.asarray(one, float)[found.equilibrated_from or 0 :] for one in columns)
-        known = values_in_time(np.where(np.isfinite(values), values, np.nan), times)[0]
+        values, times = (np.asarray(one, dtype=float) for one in columns)
+        rows = usable_rows(values, times)
+        known = values[rows[rows >= (found.equilibrated_from or 0)]]
         spread = float(known.std(ddof=1)) if len(known) > 1 else np.nan
     start = found.equilibrated_from
     name, unit = name_and_unit(title)
