@@ -1145,3 +1145,20 @@ def test_standard_deviations_are_those_of_the_rows_of_the_mean(copied, tmp_path)
     assert row["n"] == len(used)
     assert row["mean"] == pytest.approx(used.mean(), rel=1e-12)
     assert row["standard_deviation"] == pytest.approx(used.std(ddof=1), rel=1e-12)
+
+
+def test_shards_of_different_folders_are_not_merged(copied, tmp_path):
+    second = shutil.copytree(copied, tmp_path / "second")
+    run(copied, tmp_path / "out", shard=(1, 2))
+    run(second, tmp_path / "out", shard=(2, 2))
+    for options in ({"merge": True}, {}):
+        with pytest.raises(UnsupportedError, match=f"results of trajectories in {copied}"):
+            run(second, tmp_path / "out", **options)
+    with pytest.raises(UnsupportedError, match=f"results of trajectories in {second}"):
+        run(copied, tmp_path / "out", shard=(2, 2))
+    # The results of a folder that was moved remain valid.
+    run(copied, tmp_path / "moved", shard=(1, 1))
+    copied.rename(tmp_path / "elsewhere")
+    found = run(tmp_path / "elsewhere", tmp_path / "moved", merge=True)
+    assert len(found.systems) == 6
+    assert "folder" not in found.systems.column_names

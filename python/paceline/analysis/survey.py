@@ -311,6 +311,7 @@ class _SurveyRun:
                     journal.rewrite([])
             for journal in self._journals:
                 self._found.read(journal)
+            self._check_folders()
         except BaseException:
             self.__exit__()
             raise
@@ -353,6 +354,16 @@ class _SurveyRun:
             found = json.loads((self._folder / STATES).read_text(encoding="utf-8"))
             states = {(name, replica): state for name, replica, state in found}
         self._found.add_stored(earlier, states)
+
+    def _check_folders(self) -> None:
+        """Raise `UnsupportedError` if a journal has results of files in another folder."""
+        for folder, journal in self._found.folders.items():
+            if _is_elsewhere(folder, self._catalogue):
+                raise UnsupportedError(
+                    f"{journal.path} contains results of trajectories in {folder}, but the "
+                    f"catalogue is that of {self._catalogue.folder}: name another folder, or "
+                    "delete this file"
+                )
 
     def _missing(self) -> list[SurveyItem]:
         """Return the entries without results, with a temporary error, or with changed files."""

@@ -48,6 +48,8 @@ class FoundResults:
         self._record: tuple[tuple[str, int], list[SystemResults]] = ("", 0), []
         #: True if a journal contains results with the present settings.
         self.has_records = False
+        #: A journal for each folder to whose catalogue its results belong.
+        self.folders: dict[str, Journal] = {}
 
     def add_stored(self, stored: StoredTables, states: Mapping[tuple[str, str], str]) -> None:
         """Add the results of an earlier survey."""
@@ -68,6 +70,7 @@ class FoundResults:
             if not one.facts["key"].startswith(f"{self._settings.digest}-"):
                 continue
             self.has_records = True
+            self.folders.setdefault(one.facts.get("folder", ""), journal)
             found = self._found.setdefault((one.facts["id"], one.facts["replica"]), [])
             place: tuple[Journal, int, int] | None = (journal, journal.size - len(record), k)
             if one.facts["unchanged"]:

@@ -165,6 +165,7 @@ def facts_of(entry: SurveyEntry, settings: SurveySettings) -> JsonObject:
     return {
         "id": entry.id,
         "replica": entry.replica,
+        "folder": settings.folder,
         "digests": "",
         "processor": software()["processor"],
         "key": f"{settings.digest}-",
