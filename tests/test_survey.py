@@ -454,7 +454,9 @@ def test_patterns_find_topologies_beside(copied):
     shutil.copy(copied / "core" / "top.pdb", copied / "core" / "2" / "start.gro")
     found = read_catalogue(copied, pattern="{id}/{replica}/md.xtc")
     assert found.entries[1].topology == "core/2/start.gro"
-    shutil.copy(copied / "core" / "top.pdb", copied / "core" / "other.pdb")
+    for name in ("core", "lid"):
+        shutil.copy(copied / "core" / "top.pdb", copied / name / "other.pdb")
+    (copied / "core" / "2" / "start.gro").unlink()
     with pytest.raises(UnsupportedError, match="several topologies"):
         read_catalogue(copied, pattern="{id}/{replica}/md.xtc")
     found = read_catalogue(copied, pattern="{id}/{replica}/md.xtc", topology="{id}/top.pdb")
@@ -1162,3 +1164,26 @@ def test_shards_of_different_folders_are_not_merged(copied, tmp_path):
     found = run(tmp_path / "elsewhere", tmp_path / "moved", merge=True)
     assert len(found.systems) == 6
     assert "folder" not in found.systems.column_names
+
+
+def test_a_folder_without_a_topology_is_a_failure(copied, tmp_path):
+    (copied / "core" / "top.pdb").rename(copied / "core" / "top.other")
+    found = run(copied, tmp_path / "out")
+    assert {one["id"] for one in found.failures.to_pylist()} == {"core"}
+    assert "core/1/md.xtc: no topology in its folder or above" in one_message(found)
+    assert len(mean_rmsd(found, id="lid")) == 3
+    assert survey_replay.replay_survey(found.folder, sample=6).verdict == "equal"
+    for name in ("a.pdb", "b.pdb"):
+        shutil.copy(copied / "lid" / "top.pdb", copied / "core" / name)
+    found = run(copied, tmp_path / "out")
+    assert "core: it contains several topologies (a.pdb, b.pdb)" in one_message(found)
+    for name in ("a.pdb", "b.pdb"):
+        (copied / "core" / name).unlink()
+    (copied / "core" / "top.other").rename(copied / "core" / "top.pdb")
+    found = run(copied, tmp_path / "out")
+    assert len(found.failures) == 0
+    assert content(found.folder) == content(run(copied, tmp_path / "fresh").folder)
+
+
+def one_message(found):
+    return found.failures.to_pylist()[0]["message"]

@@ -41,8 +41,9 @@ _WHOLE, _DECIMAL = re.compile(r"-?(0|[1-9]\d*)"), re.compile(r"[+-]?\d+\.\d*")
 class SurveyEntry:
     """One trajectory of a survey.
 
-    Paths are as in the catalogue, relative to its folder. `options` are keywords of the Universe.
-    `columns` are further values of the catalogue.
+    Paths are as in the catalogue, relative to its folder. `topology` is empty if none could be
+    chosen beside the trajectory, which is a failure when the trajectory is opened. `options` are
+    keywords of the Universe. `columns` are further values of the catalogue.
     """
 
     id: str
@@ -278,7 +279,8 @@ def _from_pattern(root: str, pattern: str, topology: str | None) -> SurveyCatalo
         paths = files_named(f"{fixed}/{_glob(pattern)}")
     except FileNotFoundError:
         paths = []
-    entries = []
+    entries: list[SurveyEntry] = []
+    errors: list[UnsupportedError] = []
     for path in paths:
         inner = os.fspath(path)[len(root) :].lstrip("/\\").replace(os.sep, "/")
         found = matches.fullmatch(inner)
@@ -286,11 +288,16 @@ def _from_pattern(root: str, pattern: str, topology: str | None) -> SurveyCatalo
             continue
         values = found.groupdict()
         beside = _FIELD.sub(lambda one: values[one[1]], topology or "")  # noqa: B023
-        beside = beside or _topology_beside(root, inner)
+        try:
+            beside = beside or topology_beside(root, inner)
+        except UnsupportedError as error:
+            errors.append(error)
         name, replica, group = (values.pop(key, "") for key in ("id", "replica", "group"))
         entries.append(SurveyEntry(name, beside, (inner,), replica, group, values))
     if not entries:
         raise UnsupportedError(f"{root}: no file matches the pattern {pattern!r}")
+    if len(errors) == len(entries):
+        raise errors[0]
     return SurveyCatalogue(root, entries)
 
 
@@ -311,7 +318,7 @@ def _regular_expression(pattern: str) -> str:
     return "".join(parts)
 
 
-def _topology_beside(root: str, trajectory: str) -> str:
+def topology_beside(root: str, trajectory: str) -> str:
     """Return the topology in the folder of a trajectory, or in the nearest folder above it."""
     if is_address(root):
         raise UnsupportedError(

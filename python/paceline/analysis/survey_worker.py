@@ -25,7 +25,7 @@ from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_file import toml_of
 from paceline.analysis.default_batteries import Description
 from paceline.analysis.series_verdict import usable_rows
-from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry
+from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry, topology_beside
 from paceline.analysis.survey_records import (
     PROGRAMS,
     QUANTITY,
@@ -300,7 +300,8 @@ def _topology_of(entry: SurveyEntry, settings: SurveySettings) -> tuple[object, 
 
     The digest is empty for a file that is also the trajectory.
     """
-    name = settings.path(entry.topology)
+    beside = entry.topology or topology_beside(settings.folder, entry.trajectories[0])
+    name = settings.path(beside)
     if entry.topology.endswith(f"/{mdcath.ATOMS}"):
         text = mdcath.read_atoms(name)
         content = hashlib.sha256(text.encode()).hexdigest()
