@@ -1187,3 +1187,21 @@ def test_a_folder_without_a_topology_is_a_failure(copied, tmp_path):
 
 def one_message(found):
     return found.failures.to_pylist()[0]["message"]
+
+
+def test_pages_of_outliers_leave_out_what_failed(copied, tmp_path):
+    universe = MDAnalysis.Universe(f"{copied / 'lid/top.pdb'}", f"{copied / 'lid/1/md.xtc'}")
+    for k in range(9):
+        with MDAnalysis.Writer(f"{copied / f'{k}.xtc'}", universe.atoms.n_atoms) as writer:
+            for _ in universe.trajectory[3 * k : 3 * k + 10]:
+                universe.atoms.positions *= 1.5 if k == 8 else 1.0
+                writer.write(universe.atoms)
+    path = catalogue(copied, [(f"s{k}", "lid/top.pdb", f"{k}.xtc") for k in range(9)])
+    # The cell that a radial distribution function needs is missing, which is noticed in its run.
+    battery = {"gyration": {"select": "all"}, "rdf": {"select": "all"}, "rmsd": {"select": "nam"}}
+    found = run(path, tmp_path / "out", pattern=None, battery=battery, pages=1)
+    failures = {one["analysis"] for one in found.failures.to_pylist() if one["id"] == "s8"}
+    assert failures == {"rdf", "rmsd"}
+    [page] = (found.folder / "pages").iterdir()
+    assert page.name == found.systems["key"].to_pylist()[8]
+    assert [one.name for one in page.glob("*.csv")] == ["gyration.csv"]

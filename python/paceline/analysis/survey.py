@@ -9,6 +9,7 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -43,6 +44,7 @@ from paceline.analysis.survey_tables import (
 )
 from paceline.analysis.survey_worker import (
     LARGE,
+    NOT_ASSESSED,
     SurveyItem,
     SurveySettings,
     SurveyWork,
@@ -492,10 +494,22 @@ class _SurveyRun:
         self._journals = []
 
     def save_system(self, key: tuple[str, str], folder: Path) -> None:
-        """Analyse one system again, and write tables, figures and a page."""
+        """Analyse one system again without what failed, and write tables, figures and a page."""
         entry = next(one for one in self._catalogue.entries if one.key == key)
+        settings = self._settings
+        failures = Survey(self._folder).failures.to_pylist()
+        without = {
+            one["analysis"]
+            for one in failures
+            if (one["id"], one["replica"]) == key and one["kind"] != NOT_ASSESSED
+        }
         with quiet_warnings():
-            battery = battery_of(open_system(entry, self._settings)[0], self._settings)
+            universe = open_system(entry, settings)[0]
+            if without:
+                of_system = settings.descriptions or battery_of(universe, settings).descriptions
+                kept = {name: one for name, one in of_system.items() if name not in without}
+                settings = replace(settings, descriptions=kept)
+            battery = battery_of(universe, settings)
             battery.run(unwrap=self._settings.unwrap, progress=False, **self._settings.options)
             battery.save(folder, overwrite=True)
 

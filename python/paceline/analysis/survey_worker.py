@@ -56,6 +56,8 @@ LARGE = 2**29
 INCLUDING = (".top", ".itp")
 #: Beginning of a battery's warnings about analyses that a system does not allow.
 LEFT_OUT = "left out of the battery: "
+#: Kind of the failure of an analysis that has results, but whose series have no means.
+NOT_ASSESSED = "not assessed"
 #: Maximum number of left-out frames with a warning each; a last warning counts the others.
 MOST_DAMAGED = 20
 #: Size of the positions of a block, bytes.
@@ -496,7 +498,7 @@ def _add_rows(
         verdicts = _verdicts(table)
         if not verdicts and len(table.y) <= MOST_SERIES and _numeric(table):
             reason = "its series have no means, because times do not increase from frame to frame"
-            results.failures.append([name, "not assessed", reason])
+            results.failures.append([name, NOT_ASSESSED, reason])
         for title, verdict in verdicts.items():
             rows.append(_of_series(name, table, title, verdict))
     elif any(title in table.columns for title in OF_RESIDUES):
