@@ -1205,3 +1205,39 @@ def test_pages_of_outliers_leave_out_what_failed(copied, tmp_path):
     [page] = (found.folder / "pages").iterdir()
     assert page.name == found.systems["key"].to_pylist()[8]
     assert [one.name for one in page.glob("*.csv")] == ["gyration.csv"]
+
+
+LARGEST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ((f"{LARGEST}", "-5"), [LARGEST, -5]),
+        ((f"{LARGEST + 1}", "1"), [f"{LARGEST + 1}", "1"]),
+        ((f"{2**53}", "1.5"), [float(2**53), 1.5]),
+        ((f"{2**53 + 1}", "1.5"), [f"{2**53 + 1}", "1.5"]),
+        (("9" * 400, "1"), ["9" * 400, "1"]),
+        (("9" * 5000, "1"), ["9" * 5000, "1"]),
+        (("9" * 400 + ".0", "1"), ["9" * 400 + ".0", "1"]),
+    ],
+)
+def test_numbers_that_no_type_represents_stay_text(copied, tmp_path, cells, expected):
+    rows = [(f"{k}", "lid/top.pdb", "lid/1/md.xtc", cell) for k, cell in enumerate(cells)]
+    path = catalogue(copied, rows, titles=("id", "topology", "trajectory", "accession"))
+    assert [one.columns["accession"] for one in read_catalogue(path).entries] == expected
+    found = run(path, tmp_path / "out", pattern=None, battery={"gyration": {"select": "all"}})
+    assert found.systems["accession"].to_pylist() == expected
+
+
+def test_large_numbers_of_toml_catalogues(copied, tmp_path):
+    row = "[[trajectories]]\nid = {}\ntopology = 'lid/top.pdb'\ntrajectory = 'lid/1/md.xtc'\n"
+    text = f"{row.format(1)}count = {2**64}\nx = {2**53 + 1}\n{row.format(2)}count = 1\nx = 1.5\n"
+    (copied / "c.toml").write_text(text)
+    battery = {"gyration": {"select": "all"}}
+    found = run(copied / "c.toml", tmp_path / "out", pattern=None, battery=battery)
+    assert found.systems["count"].to_pylist() == [f"{2**64}", "1"]
+    assert found.systems["x"].to_pylist() == [f"{2**53 + 1}", "1.5"]
+    (copied / "c.toml").write_text(f"{row.format(1)}count = {'9' * 5000}\n")
+    with pytest.raises(UnsupportedError, match="not valid TOML: Exceeds the limit"):
+        read_catalogue(copied / "c.toml")

@@ -36,6 +36,9 @@ _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 #: Texts of numbers in a table. Others that Python can convert, such as 1e10 or 007, may be names.
 _WHOLE, _DECIMAL = re.compile(r"-?(0|[1-9]\d*)"), re.compile(r"[+-]?\d+\.\d*")
 
+#: Maximum length of the text of a number, and the whole number up to which floats are exact.
+MOST_DIGITS, MOST_EXACT = 300, 2**53
+
 
 @dataclass(frozen=True)
 class SurveyEntry:
@@ -187,12 +190,24 @@ def _text_rows(name: str, delimiter: str) -> list[JsonObject]:
 def _numbers(cells: Sequence[str]) -> JsonArray:
     """Convert a column to integers or floats if all cells allow it; empty cells become None."""
     known = [cell for cell in cells if cell != ""]
-    for kind, pattern in ((int, _WHOLE), (float, _DECIMAL)):
-        if known and all(pattern.fullmatch(cell) or _WHOLE.fullmatch(cell) for cell in known):
-            if kind is int and not all(_WHOLE.fullmatch(cell) for cell in known):
-                continue
-            return [kind(cell) if cell != "" else None for cell in cells]
-    return [*cells]
+    # Python refuses to convert very long texts, and a float of so many digits is infinite.
+    if any(len(cell) > MOST_DIGITS for cell in known):
+        return [*cells]
+    if not known or not all(_WHOLE.fullmatch(one) or _DECIMAL.fullmatch(one) for one in known):
+        return [*cells]
+    kind = type_of_numbers([int(one) if _WHOLE.fullmatch(one) else float(one) for one in known])
+    if kind == "string":
+        return [*cells]
+    convert = int if kind == "int64" else float
+    return [convert(cell) if cell != "" else None for cell in cells]
+
+
+def type_of_numbers(values: Sequence[float]) -> str:
+    """Return the type of a column of numbers: text if another type would change whole numbers."""
+    whole = [one for one in values if isinstance(one, int)]
+    if len(whole) == len(values):
+        return "int64" if all(-(2**63) <= one < 2**63 for one in whole) else "string"
+    return "double" if all(abs(one) <= MOST_EXACT for one in whole) else "string"
 
 
 def _toml_rows(name: str) -> list[JsonObject]:
@@ -200,7 +215,7 @@ def _toml_rows(name: str) -> list[JsonObject]:
     with open(name, "rb") as file:
         try:
             found = tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:  # of the format, the encoding, or a number of too many digits
             raise UnsupportedError(f"{name}: not valid TOML: {error}") from None
     rows = found.get("trajectories")
     if found.keys() != {"trajectories"} or not isinstance(rows, list):

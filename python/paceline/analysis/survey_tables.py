@@ -20,7 +20,12 @@ import numpy as np
 from paceline._util.files import new_file
 from paceline._util.json_object import JsonObject
 from paceline._util.os_calls import sync_folder
-from paceline.analysis.survey_catalogue import SEPARATOR, SurveyCatalogue, SurveyEntry
+from paceline.analysis.survey_catalogue import (
+    SEPARATOR,
+    SurveyCatalogue,
+    SurveyEntry,
+    type_of_numbers,
+)
 from paceline.analysis.survey_records import (
     PROGRAMS,
     QUANTITY,
@@ -308,16 +313,13 @@ def types_of(catalogue: SurveyCatalogue) -> dict[str, str]:
     """Return the types of the catalogue's further columns: text, unless all values are numbers."""
     found = {}
     for name in catalogue.columns:
-        kinds = {type(one.columns[name]) for one in catalogue.entries if name in one.columns}
+        values = [one.columns[name] for one in catalogue.entries if name in one.columns]
+        kinds = set(map(type, values))
         found[name] = "string"
         if kinds <= {bool}:
             found[name] = "bool"
-        elif kinds <= {int} and all(
-            -(2**63) <= one.columns.get(name, 0) < 2**63 for one in catalogue.entries
-        ):
-            found[name] = "int64"
         elif kinds <= {int, float}:
-            found[name] = "double"
+            found[name] = type_of_numbers(values)
     taken = {"id", "replica", "group"}.union(*(TABLES[name] for name in WITH_COLUMNS))
     if both := sorted(taken & found.keys()):
         raise UnsupportedError(
