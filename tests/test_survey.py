@@ -1241,3 +1241,58 @@ def test_large_numbers_of_toml_catalogues(copied, tmp_path):
     (copied / "c.toml").write_text(f"{row.format(1)}count = {'9' * 5000}\n")
     with pytest.raises(UnsupportedError, match="not valid TOML: Exceeds the limit"):
         read_catalogue(copied / "c.toml")
+
+
+TABLE = "id,topology,trajectory,note\na,t.pdb,x.xtc,n\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TABLE.replace(",", ", "),
+        TABLE.replace(",", " , "),
+        TABLE.replace(",", ", ").replace("x.xtc", '"x.xtc"'),
+        TABLE.replace("x.xtc", "x.xtc;"),
+        TABLE.replace("x.xtc", " ;x.xtc; "),
+    ],
+)
+def test_blanks_and_empty_parts_of_cells_have_no_meaning(tmp_path, text):
+    (tmp_path / "c.csv").write_text(TABLE)
+    expected = read_catalogue(tmp_path / "c.csv")
+    (tmp_path / "c.csv").write_text(text)
+    assert read_catalogue(tmp_path / "c.csv") == expected
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "message"),
+    [
+        (".csv", TABLE.replace(",", ";"), "cells are separated by ';': expected ','"),
+        (".csv", TABLE.replace(",", "\t"), r"cells are separated by '\\t': expected ','"),
+        (".tsv", TABLE, r"cells are separated by ',': expected '\\t'"),
+        (".csv", TABLE.replace("x.xtc,n", 'x.xtc,"n'), "check that each quotation mark is closed"),
+        (".csv", TABLE.replace("x.xtc", ";"), "row 1: column 'trajectory': expected a text"),
+    ],
+)
+def test_tables_of_another_format_are_refused(tmp_path, ending, text, message):
+    (tmp_path / f"c{ending}").write_text(text)
+    with pytest.raises(UnsupportedError, match=message):
+        read_catalogue(tmp_path / f"c{ending}")
+
+
+def test_columns_of_parquet_catalogues(tmp_path):
+    import pyarrow
+    from pyarrow import parquet
+
+    columns = {"id": ["a", "a"], "topology": ["t", "t"], "trajectory": ["x", "y"]}
+    table = pyarrow.table({**columns, "replica": [1.0, 2.0]})
+    parquet.write_table(table, tmp_path / "c.parquet")
+    found = read_catalogue(tmp_path / "c.parquet")
+    assert [one.replica for one in found.entries] == ["1", "2"]
+    table = pyarrow.table({**columns, "replica": [1.5, 2.0]})
+    parquet.write_table(table, tmp_path / "c.parquet")
+    with pytest.raises(UnsupportedError, match=r"column 'replica': expected a text, found 1\.5"):
+        read_catalogue(tmp_path / "c.parquet")
+    twice = pyarrow.table([["a"], ["t"], ["x"], ["y"]], [*columns, "trajectory"])
+    parquet.write_table(twice, tmp_path / "c.parquet")
+    with pytest.raises(UnsupportedError, match="two columns have the title 'trajectory'"):
+        read_catalogue(tmp_path / "c.parquet")

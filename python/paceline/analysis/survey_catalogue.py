@@ -30,6 +30,8 @@ TRAJECTORIES, DATASET = ("trajectory", "trajectories"), "dataset"
 KNOWN = ("id", "replica", "group", "topology", *TRAJECTORIES, DATASET)
 #: Separator of several trajectories in a cell of text.
 SEPARATOR = ";"
+#: Usual separators of cells in tables.
+DELIMITERS = (";", "\t", ",", "|")
 #: Extensions of topologies that are looked for beside trajectories, in order of preference.
 TOPOLOGIES = (".tpr", ".psf", ".prmtop", ".parm7", ".top", ".gro", ".pdb", ".cif", ".mol2")
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
@@ -119,7 +121,7 @@ def read_catalogue(
         folder = os.path.abspath(os.path.dirname(name))
         try:
             rows = _rows_of(name)
-        except (UnicodeDecodeError, csv.Error) as error:
+        except UnicodeDecodeError as error:
             raise UnsupportedError(f"{name}: not a table in UTF-8: {error}") from None
         found = SurveyCatalogue(folder, [_entry(name, k, row) for k, row in enumerate(rows, 1)])
     if not found.entries:
@@ -155,9 +157,11 @@ def _rows_of(name: str) -> list[JsonObject]:
     if ending == ".parquet":
         arrow = need_arrow()
         try:
-            return read_parquet(name).to_pylist()
+            table = read_parquet(name)
         except arrow.ArrowException as error:
             raise UnsupportedError(f"{name}: not a Parquet table: {error}") from None
+        _check_titles(name, table.column_names)
+        return table.to_pylist()
     raise UnsupportedError(
         f"{name}: expected a catalogue as .csv, .tsv, .toml or .parquet, or a folder with a pattern"
     )
@@ -167,9 +171,21 @@ def _text_rows(name: str, delimiter: str) -> list[JsonObject]:
     """Read rows of text; convert columns of numbers, except for the columns in `KNOWN`."""
     with open(name, encoding="utf-8-sig", newline="") as file:
         lines = itertools.dropwhile(lambda line: line.startswith("#"), file)
-        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        read = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+        try:
+            rows = [[cell.strip() for cell in row] for row in read if row]
+        except csv.Error as error:
+            raise UnsupportedError(
+                f"{name}: not a table: {error}: check that each quotation mark is closed, and that "
+                "a separator follows it"
+            ) from None
     titles, *cells = rows or [[]]
-    titles = [title.strip() for title in titles]
+    others = [one for one in DELIMITERS if len(titles) == 1 and one in titles[0]]
+    if others:
+        raise UnsupportedError(
+            f"{name}: cells are separated by {others[0]!r}: expected {delimiter!r}; in a .csv "
+            "file cells are separated by commas, and in a .tsv file by tabs"
+        )
     if "" in titles:
         raise UnsupportedError(f"{name}: column {titles.index('') + 1} has no title")
     for number, row in enumerate(cells, start=1):
@@ -177,14 +193,19 @@ def _text_rows(name: str, delimiter: str) -> list[JsonObject]:
             raise UnsupportedError(
                 f"{name}: row {number} has {len(row)} cells, but there are {len(titles)} titles"
             )
-    if len(set(titles)) < len(titles):
-        twice = next(title for k, title in enumerate(titles) if title in titles[:k])
-        raise UnsupportedError(f"{name}: two columns have the title {twice!r}")
+    _check_titles(name, titles)
     columns = {
         title: [*column] if title in KNOWN else _numbers(column)
         for title, column in zip(titles, zip(*cells, strict=True), strict=cells != [])
     }
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _check_titles(name: str, titles: Sequence[str]) -> None:
+    """Raise `UnsupportedError` if two columns have the same title."""
+    if len(set(titles)) < len(titles):
+        twice = next(title for k, title in enumerate(titles) if title in titles[:k])
+        raise UnsupportedError(f"{name}: two columns have the title {twice!r}")
 
 
 def _numbers(cells: Sequence[str]) -> JsonArray:
@@ -239,10 +260,10 @@ def _entry(name: str, number: int, row: object) -> SurveyEntry:
         raise UnsupportedError(f"{where}: {problem}; expected id, topology and trajectory")
     trajectories = given.pop(several[0])
     if isinstance(trajectories, str):
-        trajectories = [one.strip() for one in trajectories.split(SEPARATOR)]
-    if not isinstance(trajectories, list):
+        trajectories = [one.strip() for one in trajectories.split(SEPARATOR) if one.strip()]
+    if not isinstance(trajectories, list) or not trajectories or "" in trajectories:
         raise UnsupportedError(
-            f"{where}: column {several[0]!r}: expected a text, found {trajectories!r}"
+            f"{where}: column {several[0]!r}: expected a text, found {row[several[0]]!r}"
         )
     texts = {key: given.pop(key, "") for key in ("id", "topology", "replica", "group")}
     dataset = given.pop(DATASET, "")
@@ -257,19 +278,26 @@ def _entry(name: str, number: int, row: object) -> SurveyEntry:
             )
     given = {key: value for key, value in given.items() if key not in TRAJECTORIES}
     return SurveyEntry(
-        f"{texts['id']}",
+        _text_of_id(texts["id"]),
         texts["topology"],
         tuple(trajectories),
-        f"{texts['replica']}",
-        f"{texts['group']}",
+        _text_of_id(texts["replica"]),
+        _text_of_id(texts["group"]),
         given,
         {DATASET: dataset} if dataset else {},
     )
 
 
 def _is_id(value: object) -> bool:
-    """True for a whole number, which may name a system or a replica."""
+    """True for a whole number, which may name a system or a replica; tables may have floats."""
+    if isinstance(value, float):
+        return value.is_integer() and abs(value) <= MOST_EXACT
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _text_of_id(value: str | float) -> str:
+    """Return the text of an id, which is a whole number without decimals."""
+    return f"{int(value)}" if isinstance(value, float) else f"{value}"
 
 
 def _from_pattern(root: str, pattern: str, topology: str | None) -> SurveyCatalogue:
