@@ -1296,3 +1296,25 @@ def test_columns_of_parquet_catalogues(tmp_path):
     parquet.write_table(twice, tmp_path / "c.parquet")
     with pytest.raises(UnsupportedError, match="two columns have the title 'trajectory'"):
         read_catalogue(tmp_path / "c.parquet")
+
+
+@pytest.mark.parametrize("without", [[3], range(10)], ids=["one frame", "all frames"])
+def test_positions_that_are_not_numbers(copied, tmp_path, without):
+    universe = MDAnalysis.Universe(f"{copied / 'lid/top.pdb'}", f"{copied / 'lid/1/md.xtc'}")
+    with MDAnalysis.Writer(f"{copied / 'md.dcd'}", universe.atoms.n_atoms) as writer:
+        for step in universe.trajectory[:10]:
+            if step.frame in without:
+                universe.atoms.positions = np.full((len(universe.atoms), 3), np.nan)
+            writer.write(universe.atoms)
+    path = catalogue(copied, [("a", "lid/top.pdb", "md.dcd")])
+    battery = {name: {"select": "name CA"} for name in ("gyration", "rmsd", "rmsf")}
+    found = run(path, tmp_path / "out", pattern=None, battery=battery)
+    failures = {one["analysis"]: one["message"] for one in found.failures.to_pylist()}
+    reason = "none of its values is a finite number: check the positions for NaN"
+    if len(without) == 1:
+        assert failures == {"rmsf": reason}
+        assert [one["n"] for one in found.quantities.to_pylist()][:2] == [9, 9]
+    else:
+        assert failures.keys() == {"gyration", "rmsd", "rmsf"}
+        assert failures["gyration"] == failures["rmsf"] == reason
+        assert failures["rmsd"].startswith("RMSD raised on frames 0 to 9: ValueError: a reference")

@@ -56,8 +56,10 @@ LARGE = 2**29
 INCLUDING = (".top", ".itp")
 #: Beginning of a battery's warnings about analyses that a system does not allow.
 LEFT_OUT = "left out of the battery: "
-#: Kind of the failure of an analysis that has results, but whose series have no means.
+#: Kind of the failure of an analysis that has results, but no means.
 NOT_ASSESSED = "not assessed"
+#: Index of the number of values in a row of the table of quantities.
+N_VALUES = list(QUANTITY).index("n")
 #: Maximum number of left-out frames with a warning each; a last warning counts the others.
 MOST_DAMAGED = 20
 #: Size of the positions of a block, bytes.
@@ -494,6 +496,7 @@ def _add_rows(
             rows.append(_quantity(name, one["name"], unit=one["unit"] or "", mean=float(value)))
     if table is None:
         return
+    n_before = len(rows)
     if table.is_series:
         verdicts = _verdicts(table)
         if not verdicts and len(table.y) <= MOST_SERIES and _numeric(table):
@@ -503,6 +506,9 @@ def _add_rows(
             rows.append(_of_series(name, table, title, verdict))
     elif any(title in table.columns for title in OF_RESIDUES):
         rows += [_over_residues(name, table, title) for title in _numeric(table)]
+    if len(rows) > n_before and not any(row[N_VALUES] for row in rows[n_before:]):
+        reason = "none of its values is a finite number: check the positions for NaN"
+        results.failures.append([name, NOT_ASSESSED, reason])
     if settings.series and table.is_series:
         _add_series(name, analysis, table, results)
     if settings.profiles and not table.is_series:

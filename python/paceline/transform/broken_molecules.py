@@ -183,13 +183,16 @@ class MoleculeCheck(Analysis):
             groups = [columns_of(group) for group in inside]
         universe, context = self.atomgroup.universe, self._run_context
         how = self._run_info.frames, context.transforms, context.skip_damaged
-        references = []
-        for _, group in self._sampled:
+        references, compared = [], []
+        for name, group in self._sampled:
             try:
                 first = first_positions(universe.atoms[group], *how)
             except (EOFError, OSError, PacelineError, ValueError):
                 continue  # if the run needs this frame, it reports the error
-            references.append((columns_of(group), first))
+            if np.isfinite(first).all():  # otherwise the analysis itself reports the positions
+                references.append((columns_of(group), first))
+                compared.append((name, group))
+        self._sampled = compared
         contacts = columns_of(self._contacts)
         return _CheckedBlocks(self.indices, links, longest, groups, contacts, references)
 
