@@ -188,6 +188,18 @@ def test_atoms_that_turn_warn(turning, kind, where):
     assert told(kind(still).run, words) == []
 
 
+def test_the_atoms_that_turn_are_named_after_others_without_positions(turning):
+    topology, path = turning
+    known = MDAnalysis.Universe(topology, path)
+    positions = known.trajectory.timeseries(order="fac").astype(np.float32)
+    positions[0, known.select_atoms("resid 1-20").indices] = np.nan
+    universe = paceline.Universe(topology, positions)
+    selected = {"rmsf": "resid 1-20 and name CA", "pca": "resid 30-90 and name CA"}
+    battery = Battery({name: {"select": text} for name, text in selected.items()}, universe)
+    (text,) = told(battery.run, "move or rotate as a whole in ")
+    assert "the atoms of PCA" in text
+
+
 @pytest.fixture(scope="module")
 def ligand(tmp_path_factory):
     """A chain of 40 atoms, and a ligand of six atoms at its end that moves by a cell vector."""
