@@ -696,6 +696,28 @@ class TestTheCommand:
         self.run(tables[0], "--y", "SASA")
         assert "paceline: The series SASA drifts." in capsys.readouterr().err
 
+    def test_starts_in_several_units_of_time_are_compared(self, tables, tmp_path, capsys):
+        slow = 115 + autoregressive(2, seed=5) + 6 * np.exp(-np.arange(N) / 150)
+        path = tmp_path / "sasa.csv"
+        rows = np.column_stack([np.arange(N) * 0.01, slow])
+        header = "time (ns),SASA (nm²)"
+        np.savetxt(path, rows, delimiter=",", comments="", header=header, encoding="utf-8")
+        self.run(tables[0], "--y", "Rg (Å)")
+        quick = re.search(r"from (\S+ ps) on", capsys.readouterr().err)[1]
+        chosen = tmp_path / "rg.csv"
+        rows = [line.rpartition(",")[0] for line in Path(tables[0]).read_text("utf-8").splitlines()]
+        chosen.write_text("\n".join(rows), "utf-8")
+        self.run(str(chosen), str(path))
+        answer = capsys.readouterr().err
+        assert re.search(r"from \S+ ns on \(.*sasa\.csv: SASA is last\), and both", answer)
+        # Frames are not compared with times.
+        rows, header = np.column_stack([np.arange(N), slow]), "frame,SASA (nm²)"
+        np.savetxt(path, rows, delimiter=",", comments="", header=header, encoding="utf-8")
+        self.run(str(chosen), str(path))
+        answer = capsys.readouterr().err
+        assert f"rg.csv: Rg is equilibrated from {quick} on, and its mean is sampled. The" in answer
+        assert re.search(r"sasa\.csv: SASA is equilibrated from frame \d+ on, and its", answer)
+
     def test_it_knows_rmsd_alone(self, tables, tmp_path, capsys):
         path = tmp_path / "rmsd.xvg"
         rows = "\n".join(f"{k} {value}" for k, value in enumerate(autoregressive(3)))

@@ -1,6 +1,6 @@
 """Verdicts whether simulations are long enough, from series, angles, states and replicas."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
@@ -143,15 +143,19 @@ def assess(
     return _assess_replicas(parts, kind, precision, n_series * len(parts), notes)
 
 
-def latest_start(found: dict[str, Convergence]) -> tuple[int | None, str]:
+def latest_start(
+    found: dict[str, Convergence], times: Mapping[str, float] | None = None
+) -> tuple[int | None, str]:
     """Return the latest start of the equilibrated parts of all series, and the name of its series.
 
-    If any series drifts, the index is None, and the name is that of the first drifting series.
+    `times` are the starts by name in a common unit; by default `equilibrated_at`. If any series
+    drifts, the index is None, and the name is that of the first drifting series.
     """
     drifting = [name for name, one in found.items() if one.verdict == DRIFTING]
     if drifting:
         return None, drifting[0]
-    last = max(found, key=lambda name: np.nan_to_num(found[name].equilibrated_at, nan=-np.inf))
+    starts = times or {name: one.equilibrated_at for name, one in found.items()}
+    last = max(found, key=lambda name: np.nan_to_num(starts[name], nan=-np.inf))
     return found[last].equilibrated_from or 0, last
 
 

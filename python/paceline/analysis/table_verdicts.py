@@ -23,6 +23,11 @@ MOST_REPEATED = 0.1
 MOST_COUNTED, MOST_VALUES = 64, 4_000_000
 #: Units of angles in tables of paceline and of other programs.
 DEGREES = ("°", "deg", "degree", "degrees")
+#: Units of time in titles of columns, ps.
+UNITS_OF_TIME = {
+    **{"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "μs": 1e6},
+    **{"ms": 1e9, "s": 1e12},
+}
 #: Maximum R̂ that is written as a number.
 MOST_SHOWN = 100
 
@@ -56,6 +61,17 @@ class SeriesVerdict:
         """Unit of the mean after a blank; no blank before °, and no unit for populations."""
         unit = "" if self.kind == "states" else name_and_unit(self.title)[1]
         return unit if unit in ("", "°") else f" {unit}"
+
+    @property
+    def axis(self) -> str:
+        """Name of the quantity on the x axis: "time" for times in any known unit."""
+        return "time" if name_and_unit(self.x_title)[1] in UNITS_OF_TIME else self.x_title
+
+    @property
+    def start(self) -> float:
+        """Start of the equilibrated part, ps; in the unit of the x axis if this is no time."""
+        unit = UNITS_OF_TIME.get(name_and_unit(self.x_title)[1], 1.0)
+        return self.found.equilibrated_at * unit
 
     @property
     def start_text(self) -> str:
@@ -340,7 +356,7 @@ def equilibrated_start(tables: Mapping[str, Table | None], of: str = "") -> tupl
     found = verdicts_of(tables)
     if not found:
         return 0, ""
-    start, last = latest_start({name: one.found for name, one in found.items()})
+    start, last = _latest_start(found)
     if start is None:
         raise UnsupportedError(
             f"{of}no frames are equilibrated: {last} drifts until the second half of the run "
@@ -348,6 +364,12 @@ def equilibrated_start(tables: Mapping[str, Table | None], of: str = "") -> tupl
         )
     others = ", and all others before" if len(found) > 1 else ""
     return start, f"{last} is equilibrated from {found[last].start_text} on{others}"
+
+
+def _latest_start(found: Mapping[str, SeriesVerdict]) -> tuple[int | None, str]:
+    """Return the latest start, as `latest_start`, of series whose times may have other units."""
+    verdicts = {name: one.found for name, one in found.items()}
+    return latest_start(verdicts, {name: one.start for name, one in found.items()})
 
 
 def named_verdicts(name: str, some: Mapping[str, SeriesVerdict]) -> dict[str, SeriesVerdict]:
@@ -391,9 +413,15 @@ def _agreement(found: Mapping[str, SeriesVerdict]) -> str:
 def _answer(found: Mapping[str, SeriesVerdict]) -> str:
     """State from when on the system is equilibrated, and which means are not sampled.
 
-    Of one series, the answer names the series.
+    Of one series, the answer names the series. Frames and times cannot be compared, so that each
+    has an answer.
     """
-    start, last = latest_start({name: one.found for name, one in found.items()})
+    start, last = _latest_start(found)
+    if start is not None and len({one.axis for one in found.values()}) > 1:
+        axes: dict[str, dict[str, SeriesVerdict]] = {}
+        for name, one in found.items():
+            axes.setdefault(one.axis, {})[name] = one
+        return " ".join(map(_answer, axes.values()))
     grades: dict[str, list[str]] = {}
     for name, one in found.items():
         grades.setdefault(one.found.verdict, []).append(name)
