@@ -718,6 +718,23 @@ class TestTheCommand:
         assert f"rg.csv: Rg is equilibrated from {quick} on, and its mean is sampled. The" in answer
         assert re.search(r"sasa\.csv: SASA is equilibrated from frame \d+ on, and its", answer)
 
+    def test_the_first_frame_is_named_only_if_all_series_start_there(self, tmp_path, capsys):
+        decay = 6 * np.exp(-np.arange(N) / 100)
+        paths = []
+        for k, (begin, start) in enumerate([(0, decay), (1_000_000, 0 * decay)]):
+            paths.append(tmp_path / f"x{k}.csv")
+            rows = np.column_stack([begin + 50.0 * np.arange(N), start + autoregressive(2, seed=k)])
+            header = "time (ps),x (Å)"
+            np.savetxt(paths[k], rows, delimiter=",", comments="", header=header, encoding="utf-8")
+        self.run(*map(str, paths))
+        answer = capsys.readouterr().err
+        assert re.search(r"equilibrated from 1 µs on \(.*x1\.csv: x is last\), and both", answer)
+        # Replicas begin at any time, so the time since the first frame of each counts.
+        self.run(*map(str, paths), "--replicas", "--json")
+        [one] = json.loads(capsys.readouterr().out)["series"]
+        assert one["equilibrated_from"] > 50
+        assert one["equilibrated_at"] == 50.0 * one["equilibrated_from"]
+
     def test_it_knows_rmsd_alone(self, tables, tmp_path, capsys):
         path = tmp_path / "rmsd.xvg"
         rows = "\n".join(f"{k} {value}" for k, value in enumerate(autoregressive(3)))

@@ -148,7 +148,8 @@ def latest_start(
 ) -> tuple[int | None, str]:
     """Return the latest start of the equilibrated parts of all series, and the name of its series.
 
-    `times` are the starts by name in a common unit; by default `equilibrated_at`. If any series
+    `times` are the starts by name in a common unit, or since the first frames of replicas, whose
+    times may begin at any number; by default `equilibrated_at`. If any series
     drifts, the index is None, and the name is that of the first drifting series.
     """
     drifting = [name for name, one in found.items() if one.verdict == DRIFTING]
@@ -375,7 +376,9 @@ def _agreement(
     # A drift, and a difference between replicas, may last for any time.
     is_short = not drifting and (least < ENOUGH or size < ENOUGH)
     needed = max(one.needed_time for one in found.values()) if is_short else 0.0
-    start, last = latest_start(found)
+    firsts = {name: np.nanmin(parts[name][1]) for name in found if parts[name][1] is not None}
+    lasted = {name: one.equilibrated_at - firsts.get(name, 0.0) for name, one in found.items()}
+    start, last = latest_start(found, lasted)
     result = Convergence(
         verdict,
         mean,

@@ -417,7 +417,8 @@ def _answer(found: Mapping[str, SeriesVerdict]) -> str:
     has an answer.
     """
     start, last = _latest_start(found)
-    if start is not None and len({one.axis for one in found.values()}) > 1:
+    at_once = not any(one.found.equilibrated_from for one in found.values())
+    if start is not None and not at_once and len({one.axis for one in found.values()}) > 1:
         axes: dict[str, dict[str, SeriesVerdict]] = {}
         for name, one in found.items():
             axes.setdefault(one.axis, {})[name] = one
@@ -432,8 +433,8 @@ def _answer(found: Mapping[str, SeriesVerdict]) -> str:
         whole = "The system is not equilibrated:" if len(found) > 1 else "The series"
         begin = f"{whole} {begin}"
     else:
-        since = "the first frame" if start == 0 else found[last].start_text
-        last_one = f" ({last} is last)" if start and len(found) > 1 else ""
+        since = "the first frame" if at_once else found[last].start_text
+        last_one = f" ({last} is last)" if not at_once and len(found) > 1 else ""
         if n_sampled == len(found) == 1:
             return f"The series {last} is equilibrated from {since} on, and its mean is sampled."
         if n_sampled == len(found):
