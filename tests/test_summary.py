@@ -12,6 +12,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD
 from paceline.analysis.summary import answers
 from paceline.analysis.table import Table
+from paceline.analysis.table_verdicts import place_out_of_order, table_verdicts
 from paceline.contract.run_info import describe_frames
 
 
@@ -58,10 +59,38 @@ def test_an_extreme_is_named_by_its_atom():
 
 def test_an_extreme_is_named_by_its_frame_without_times():
     times, values = np.zeros(3), np.array([2.0, 1.0, 3.0])
-    columns = {"frame": np.array([4, 6, 8]), "time (ps)": times, "RMSD (Å)": values}
+    columns = {"frame": np.array([4, 8, 6]), "time (ps)": times, "RMSD (Å)": values}
     table = Table(columns, "time (ps)", {"RMSD (Å)": "RMSD"}, "RMSD (Å)")
-    expected = ["RMSD: mean 2 Å, minimum 1 Å at frame 6, maximum 3 Å at frame 8"]
+    expected = ["RMSD: mean 2 Å, minimum 1 Å at frame 8, maximum 3 Å at frame 6"]
     assert answers(table) == answers(table.without_times()) == expected
+
+
+@pytest.mark.parametrize("repeated", [[5], [], range(1, 40)])
+def test_means_and_verdicts_have_one_rule_for_repeated_times(repeated):
+    """A continued run repeats its last time; if all times are equal, frame numbers are used."""
+    rng = np.random.default_rng(1)
+    n = 40
+    times, frames = 10.0 * np.arange(n), np.arange(n)
+    times[repeated] = times[[row - 1 for row in repeated]] if len(repeated) == 1 else 0.0
+    columns = {"frame": frames, "time (ps)": times, "Rg (Å)": 18 + rng.standard_normal(n)}
+    table = Table(columns, "time (ps)", {"Rg (Å)": "Rg"}, "Rg (Å)")
+    values = np.delete(columns["Rg (Å)"], repeated if len(repeated) == 1 else [])
+    (mean,) = table.means().values()
+    assert mean.mean == values.mean()
+    (verdict,) = table_verdicts(table).values()
+    assert verdict.found.mean_of_all == pytest.approx(values.mean())
+    assert verdict.found.n_values == mean.n_values == len(values)
+    (summary,) = answers(table)
+    assert f"; {verdict.short}" in summary
+
+
+def test_means_and_verdicts_are_not_of_frames_out_of_order():
+    columns = {"time (ps)": np.arange(40) // 2, "Rg (Å)": np.arange(40.0)}
+    table = Table(columns, "time (ps)", {"Rg (Å)": "Rg"}, "Rg (Å)")
+    assert table.means() == table_verdicts(table) == {}
+    assert place_out_of_order(table) == "row 2 has time (ps) 0 after 0"
+    columns["time (ps)"] = np.r_[0, 0, np.arange(30), np.arange(8)]
+    assert place_out_of_order(table) == "row 33 has time (ps) 0 after 29"
 
 
 def test_further_columns_are_counted():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from paceline.analysis.uncertainty import SeriesMean, mean_of_series, values_in_time
+from paceline.analysis.uncertainty import SeriesMean, in_order, mean_of_series, values_in_time
 from paceline.contract.system_interface import Atoms, Residues, attribute_of, has_attribute
 
 #: Maximum number of rows in a frequency table.
@@ -144,6 +144,11 @@ class Table:
         return self.x
 
     @property
+    def in_order(self) -> bool:
+        """True if rows are frames in the order of time; see `uncertainty.in_order`."""
+        return self.is_series and in_order(np.asarray(self.columns[self.abscissa], dtype=float))
+
+    @property
     def title(self) -> str:
         """Title of a figure, from the labels of its axes without units.
 
@@ -201,10 +206,7 @@ class Table:
 
     def means(self, titles: Sequence[str] | None = None) -> dict[str, SeriesMean]:
         """Means of all or some time series, by title; empty if frames are unordered."""
-        if self.no_mean or not self.is_series:
-            return {}
-        times = np.asarray(self.columns[self.x], dtype=float)
-        if not np.all(np.diff(times[~np.isnan(times)]) > 0):
+        if self.no_mean or not self.in_order:
             return {}
         along = np.asarray(self.columns[self.abscissa], dtype=float)
         return {title: mean_of_series(self.columns[title], along) for title in titles or self.y}

@@ -17,8 +17,6 @@ from paceline.performance.number_format import joined
 
 #: Maximum number of series of a table that get verdicts without a request.
 MOST_SERIES = 16
-#: Maximum fraction of rows at the time of the row before, which are left out.
-MOST_REPEATED = 0.1
 #: Maximum number of series whose verdicts are counted, 2 ms each, and of all their values.
 MOST_COUNTED, MOST_VALUES = 64, 4_000_000
 #: Units of angles in tables of paceline and of other programs.
@@ -174,7 +172,7 @@ def table_verdicts(
     as notable as the number of all series of the table requires, so that a verdict does not depend
     on the choice of series.
     """
-    if not _in_order(table):
+    if not table.in_order:
         return {}
     x_title = table.abscissa
     x = np.asarray(table.columns[x_title], dtype=float)
@@ -291,7 +289,7 @@ def verdicts_of_replicas(tables: Mapping[str, Table]) -> dict[str, SeriesVerdict
 
     Empty for tables whose rows are no frames in order.
     """
-    if not tables or not all(_in_order(one) for one in tables.values()):
+    if not tables or not all(one.in_order for one in tables.values()):
         return {}
     titles = [
         title
@@ -303,23 +301,15 @@ def verdicts_of_replicas(tables: Mapping[str, Table]) -> dict[str, SeriesVerdict
     return {title: replica_verdict(tables, title, n_series=len(titles)) for title in titles}
 
 
-def _in_order(table: Table) -> bool:
-    """True if rows are frames in the order of time."""
-    if not table.is_series:
-        return False
-    x = np.asarray(table.columns[table.abscissa], dtype=float)
-    steps = np.diff(x[~np.isnan(x)])
-    # Programs that continue a run repeat its last time.
-    return bool(np.all(steps >= 0) and np.count_nonzero(steps == 0) <= MOST_REPEATED * len(steps))
-
-
 def place_out_of_order(table: Table) -> str:
-    """Describe the first row whose time is not after that of the row before; empty if none is."""
+    """Describe the first row whose time is before that of the row before, or equal to it."""
     x = np.asarray(table.columns[table.abscissa])
     if x.dtype.kind not in "iuf":
         return ""
     rows = np.flatnonzero(~np.isnan(x.astype(np.float64)))
-    wrong = np.flatnonzero(np.diff(x[rows]) <= 0)
+    steps = np.diff(x[rows])
+    # A few times may be repeated.
+    wrong = np.flatnonzero(steps < 0 if np.any(steps < 0) else steps == 0)
     if not len(wrong):
         return ""
     row = rows[wrong[0] + 1]

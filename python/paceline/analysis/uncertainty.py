@@ -31,6 +31,8 @@ LONG_STEP = 2.5
 LONG_STEPS, LONG_TIME = 0.02, 0.1
 #: Least number of such steps.
 FEW_STEPS = 4
+#: Maximum fraction of rows at the time of the row before, which are left out.
+MOST_REPEATED = 0.1
 #: Confidence level of the test for correlated blocks.
 BLOCK_LEVEL = 0.99
 #: Smaller numbers are written with a power of 10.
@@ -147,14 +149,27 @@ def rows_at_equal_times(times: np.ndarray) -> np.ndarray | None:
     return np.searchsorted(times[:-1] + steps / 2, equal)
 
 
+def in_order(times: np.ndarray) -> bool:
+    """True if times do not decrease, and at most a tenth repeats the time of the row before.
+
+    Programs that continue a run repeat its last time.
+    """
+    steps = np.diff(times[~np.isnan(times)])
+    return bool(np.all(steps >= 0) and np.count_nonzero(steps == 0) <= MOST_REPEATED * len(steps))
+
+
 def values_in_time(values: np.ndarray, times: np.ndarray | None) -> tuple[np.ndarray, bool]:
     """Return the values of a series without NaN, and whether they are repeated by their times.
 
-    See `rows_at_equal_times`.
+    See `rows_at_equal_times`. Values at the time of the row before are left out.
     """
     known = ~np.isnan(values)
     if times is not None:
-        timed = known & np.isfinite(times)
+        timed = np.isfinite(times)
+        if in_order(times):
+            rows = np.flatnonzero(timed)
+            known[rows[1:][np.diff(times[rows]) == 0]] = False
+        timed &= known
         rows = rows_at_equal_times(times[timed])
         if rows is not None:
             return values[timed][rows], True
@@ -182,7 +197,8 @@ def mean_of_series(
         consecutive.
     times : numpy.ndarray, shape (n_values,), optional
         Times in any unit. If they are strongly uneven, such as logarithmic ones, the series is
-        represented at as many equally spaced times, each by the value nearest in time.
+        represented at as many equally spaced times, each by the value nearest in time. Values at
+        the time of the value before, such as where a run was continued, are left out.
     blocks : bool
         Also estimate the error by block averaging, which takes most of the time; otherwise NaN.
 
