@@ -1022,6 +1022,39 @@ def test_the_verdict_on_a_series_does_not_depend_on_the_choice_of_series():
     assert table_verdicts(table, ["s3"])["s3"] == table_verdicts(table)["s3"]
 
 
+def test_the_number_of_series_is_that_of_the_table_whatever_the_panels(tmp_path, capsys):
+    """The seed is fixed. One by one, four of 16 series of noise start late or drift."""
+    rng = np.random.default_rng(10)
+    columns = {f"s{k} (u{k})": rng.standard_normal(500) for k in range(16)}
+    every = {"time (ps)": np.arange(500.0), **columns}
+    one_panel = Table(every, "time (ps)", dict.fromkeys(columns, ""), "")
+    panels = one_panel.with_panels_of_units()
+    assert [panel.n_series for panel in panels.panels] == [16] * 16
+    wanted = {title: one.found for title, one in table_verdicts(one_panel).items()}
+    alone = {title: paceline.convergence(one) for title, one in columns.items()}
+    odd = [title for title, one in alone.items() if one.equilibrated_from != 0]
+    assert odd
+    assert all(wanted[title].equilibrated_from == 0 for title in odd)
+    paths = [str(tmp_path / f"noise{k}.csv") for k in range(2)]
+    for k, path in enumerate(paths):
+        rows = np.transpose([one[:: 1 - 2 * k] if k else one for one in every.values()])
+        rows[:, 0] = every["time (ps)"]
+        np.savetxt(path, rows, delimiter=",", comments="", header=",".join(every))
+    from paceline.cli import main
+
+    for chosen in ([], ["--y", odd[0]]):
+        assert main(["convergence", paths[0], *chosen, "--json"]) == 0
+        series = json.loads(capsys.readouterr().out)["series"]
+        verdicts = {one["series"]: one["equilibrated_from"] for one in series}
+        assert verdicts[odd[0]] == wanted[odd[0]].equilibrated_from
+    found = []
+    for chosen in ([], ["--y", odd[0]]):
+        assert main(["convergence", *paths, "--replicas", *chosen, "--json"]) == 0
+        series = json.loads(capsys.readouterr().out)["series"]
+        found += [one for one in series if one["series"] == odd[0]]
+    assert found[0] == found[1]
+
+
 def test_verdicts_on_very_many_series_are_counted(tmp_path, monkeypatch):
     """Check angles, of which one turns once, one is constant, and one drifts."""
     degrees = [-60 + 10 * autoregressive(3, seed=k) for k in range(20)]

@@ -85,6 +85,8 @@ class Table:
     angles, `turn` is their range, the axes are square, and regions of a `reference` are drawn.
     `stacks` list columns of the whole table that form one column of the figure, one after another.
     With `logarithmic`, both axes are logarithmic. Sentences name the columns of `headlines` first.
+    `n_series` is the number of series that are assessed together: by default those of the y axis,
+    or of all panels.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -114,6 +116,15 @@ class Table:
     stacks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     logarithmic: bool = False
     headlines: Sequence[str] = ()
+    n_series: int = 0
+
+    def __post_init__(self) -> None:
+        """Count the series; a panel has those of the whole table."""
+        series = {title for one in (self, *self.panels) for title in one.y}
+        n_series = max(1, self.n_series, len(series))
+        object.__setattr__(self, "n_series", n_series)
+        panels = [replace(one, n_series=n_series) for one in self.panels]
+        object.__setattr__(self, "panels", panels)
 
     def cells(self, title: str, rows: slice = slice(None)) -> list[object]:
         """Numbers or names in some rows of a column; counts are integers."""

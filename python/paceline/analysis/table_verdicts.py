@@ -169,8 +169,8 @@ def table_verdicts(
     """Assess all or some time series of a table, by title; none if rows are not frames in order.
 
     Periodic angles are assessed as angles, and numbers of clusters as states. Starts and drifts are
-    as notable as the number of all series of the table requires, so that a verdict does not depend
-    on the choice of series.
+    as notable as the number of all series of the table requires, also of those in other panels, so
+    that a verdict does not depend on the choice of series.
     """
     if not table.in_order:
         return {}
@@ -182,8 +182,7 @@ def table_verdicts(
         meaning = kind or kind_of_series(table, title)
         if values.dtype.kind not in "iufb" and meaning != "states":
             continue
-        n_series = max(1, len(table.y))
-        one = convergence(values, x, kind=meaning, precision=precision, n_series=n_series)
+        one = convergence(values, x, kind=meaning, precision=precision, n_series=table.n_series)
         found[title] = SeriesVerdict(title, one, x_title, meaning, table.y_label)
     return found
 
@@ -262,7 +261,6 @@ def replica_verdict(
     *,
     kind: Kind | None = None,
     precision: float | None = None,
-    n_series: int = 1,
 ) -> SeriesVerdict:
     """Assess a series between different replicas, whose tables are given by their names.
 
@@ -278,7 +276,7 @@ def replica_verdict(
         np.repeat([*tables], [len(one) for one in values]),
         kind,
         precision,
-        n_series,
+        max(one.n_series for one in tables.values()),
         leave_out=False,
     )
     return SeriesVerdict(title, found, first.abscissa, kind, first.y_label)
@@ -298,7 +296,7 @@ def verdicts_of_replicas(tables: Mapping[str, Table]) -> dict[str, SeriesVerdict
     ]
     if len(titles) > MOST_SERIES:
         return {}
-    return {title: replica_verdict(tables, title, n_series=len(titles)) for title in titles}
+    return {title: replica_verdict(tables, title) for title in titles}
 
 
 def place_out_of_order(table: Table) -> str:

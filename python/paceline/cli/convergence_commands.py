@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -196,13 +197,19 @@ def _series_of(saved: "SavedTable", args: argparse.Namespace) -> "Table":
     from paceline.cli.answer import say
 
     texts = [title for title, one in saved.arrays.items() if one.dtype.kind == "U"]
+    with_texts = args.kind == "states"
     hint = f"{saved.path}: {texts[0]!r} is text: --kind states assesses it" if texts else ""
     try:
-        table = saved.in_time(args.y or (), texts=args.kind == "states")
+        table = saved.in_time(args.y or (), texts=with_texts)
     except UnsupportedError:
-        if not texts or args.kind == "states":
+        if not texts or with_texts:
             raise
         raise UnsupportedError(hint) from None
+    if args.y:
+        # The verdict on a series does not depend on the choice of others.
+        with suppress(UnsupportedError):
+            whole = saved.in_time(texts=with_texts)
+            table = replace(table, n_series=whole.n_series)
     if hint and not args.kind and not args.y:
         say(hint)
     return table
@@ -301,9 +308,8 @@ def _of_replicas(
             )
         named = dict(zip(map(str, tables), holders, strict=True))
         named = {name: one for name, one in named.items() if name not in copies}
-        options = {"precision": args.precision, "n_series": len(titles)}
         try:
-            one = replica_verdict(named, title, kind=args.kind, **options)
+            one = replica_verdict(named, title, kind=args.kind, precision=args.precision)
         except ValueError as error:
             raise UnsupportedError(f"{title}: {error}") from None
         found[title] = _noted(one, further)
