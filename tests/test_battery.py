@@ -244,6 +244,37 @@ def test_the_command_leaves_out_what_a_single_frame_has_no_answer_to(alphas, tmp
         assert "<li>left out: pca: 2 frames are needed, found 1</li>" in page
 
 
+def test_equilibrated_frames_are_those_of_the_energies_too(tmp_path):
+    """Energies, written every 10 ps, equilibrate later than the radius, with frames every 2 ps."""
+    rng = np.random.default_rng(3)
+    n = 600
+    positions = np.zeros((n, 2, 3), dtype=np.float32)
+    positions[:, :, 0] = (5 + 0.1 * rng.standard_normal(n))[:, None] * [1, -1]
+    universe = paceline.Universe.empty(2, trajectory=True)
+    universe.add_TopologyAttr("masses", [1.0, 1.0])
+    universe.load_new(positions, dt=2)
+    times = np.arange(0, 2 * n, 10)
+
+    def run(decay):
+        energies = -5000 + 3 * rng.standard_normal(len(times)) + decay
+        rows = "".join(f"{time} {one:.4f}\n" for time, one in zip(times, energies, strict=True))
+        axes = '@ xaxis label "Time (ps)"\n@ yaxis label "(kJ/mol)"\n'
+        path = tmp_path / "energies.xvg"
+        path.write_text(f'{axes}@ s0 legend "Potential"\n{rows}', "utf-8")
+        battery = Battery({"gyration": {}, "energies": {"files": [str(path)]}}, universe)
+        return battery.run(equilibrated=True)
+
+    found = run(90 * np.exp(-times / 60))
+    first = found.analyses["gyration"].frames[0]
+    assert 40 < first < 200
+    assert first % 5 == 0
+    reason = f"{first} frames are left out: energies is equilibrated from {2 * first} ps on"
+    assert any(one.startswith(reason) for one in found.warnings)
+    assert found.energies.results.times[0] == 2 * first
+    with pytest.raises(UnsupportedError, match="no frames are equilibrated: energies drifts"):
+        run(0.1 * times)
+
+
 def test_the_page_repeats_warnings(tmp_path):
     """Check that broken molecules cause a warning, because their RMSDs are misleading."""
     described = {"gyration": {"select": "protein"}, "hbonds": {"select": "resid 1-9"}}

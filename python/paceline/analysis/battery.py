@@ -336,7 +336,7 @@ class Battery:
             the frames have a cell.
         equilibrated : bool
             After a run over all frames, run again from the first frame at which all time series
-            are equilibrated.
+            are equilibrated, including the energies.
         **options
             Options of `paceline.run`. A `fit` among the `transforms` applies only to analyses
             that need it, in a separate pass.
@@ -374,10 +374,12 @@ class Battery:
         if options.get("checkpoint") is not None:
             raise UnsupportedError("equilibrated: two runs follow each other, without a checkpoint")
         self.run(**options)
-        analyses = self.analyses
-        start, why = equilibrated_start({name: analyses[name].results.table for name in analyses})
+        one = next(iter(self.analyses.values()))
+        tables = {name: shown.results.table for name, shown in self.shown.items()}
+        times = one.times if one.times_known else np.empty(0)
+        start, why = equilibrated_start(tables, frame_times={ENERGIES: times})
         if start:
-            frames = next(iter(analyses.values())).frames[start:]
+            frames = one.frames[start:]
             for name in ("start", "stop", "step", *TeeOptions.__annotations__):
                 options.pop(name, None)
             self.run(**{**options, "frames": frames})

@@ -10,8 +10,8 @@ import numpy as np
 from paceline.analysis.convergence import MOST_R_HAT, assess, convergence, latest_start
 from paceline.analysis.series_verdict import DRIFTING, NOT_SHOWN, SAMPLED, Convergence, Kind
 from paceline.analysis.system_text import time_text
-from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.uncertainty import digits, with_error
+from paceline.analysis.table import Table, name_and_unit, rounding_of
+from paceline.analysis.uncertainty import digits, in_order, with_error
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import joined
 
@@ -336,22 +336,46 @@ def verdicts_of(tables: Mapping[str, Table | None]) -> dict[str, SeriesVerdict]:
     return found
 
 
-def equilibrated_start(tables: Mapping[str, Table | None], of: str = "") -> tuple[int, str]:
-    """Return the number of first rows of tables that are not equilibrated, with the reason.
+def equilibrated_start(
+    tables: Mapping[str, Table | None],
+    of: str = "",
+    frame_times: Mapping[str, np.ndarray] | None = None,
+) -> tuple[int, str]:
+    """Return the number of first frames that are not equilibrated, with the reason.
 
-    Raises `UnsupportedError`, which begins with `of`, if a series drifts.
+    Rows of tables are frames. If those of a table are not, such as of energies, `frame_times`
+    contains the times of frames, ps, by the name of the table; if they cannot be compared, its
+    start is left out. Raises `UnsupportedError`, which begins with `of`, if a series drifts.
     """
-    found = verdicts_of(tables)
-    if not found:
-        return 0, ""
-    start, last = _latest_start(found)
-    if start is None:
+    found: dict[str, SeriesVerdict] = {}
+    starts: dict[str, tuple[int, float]] = {}
+    for name, table in tables.items():
+        own = verdicts_of({name: table})
+        found |= own
+        for series, one in own.items():
+            row = one.found.equilibrated_from or 0
+            if frame_times is not None and name in frame_times:
+                row = _frame_at(one, frame_times[name])
+            if row >= 0:
+                starts[series] = row, one.start
+    drifting = next((name for name in found if found[name].found.verdict == DRIFTING), None)
+    if drifting is not None:
         raise UnsupportedError(
-            f"{of}no frames are equilibrated: {last} drifts until the second half of the run "
-            f"({found[last].found.reasons[0]}); simulate longer, or run without --equilibrated"
+            f"{of}no frames are equilibrated: {drifting} drifts until the second half of the run "
+            f"({found[drifting].found.reasons[0]}); simulate longer, or run without --equilibrated"
         )
-    others = ", and all others before" if len(found) > 1 else ""
-    return start, f"{last} is equilibrated from {found[last].start_text} on{others}"
+    if not starts:
+        return 0, ""
+    last = max(starts, key=lambda name: (starts[name][0], np.nan_to_num(starts[name][1])))
+    others = ", and all others before" if len(starts) > 1 else ""
+    return starts[last][0], f"{last} is equilibrated from {found[last].start_text} on{others}"
+
+
+def _frame_at(verdict: SeriesVerdict, times: np.ndarray) -> int:
+    """Return the first frame in the equilibrated part of a series; -1 if times do not compare."""
+    known = verdict.axis == "time" and len(times) and np.isfinite(times).all() and in_order(times)
+    later = times >= verdict.start - rounding_of(times) if known else np.zeros(1, dtype=bool)
+    return int(np.argmax(later)) if later.any() else -1
 
 
 def _latest_start(found: Mapping[str, SeriesVerdict]) -> tuple[int | None, str]:
