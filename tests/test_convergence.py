@@ -654,6 +654,35 @@ def test_a_battery_of_equilibrated_frames(swelling):
         battery.run(equilibrated=True, stop=25)
 
 
+@pytest.mark.parametrize(
+    ("x_title", "begin", "step", "start"),
+    [
+        ("time (ps)", 0.0, 50.0, r"\d{4} ps"),
+        ("time (ps)", 1e6, 0.5, r"1\.0000\d+ µs"),
+        ("time (ns)", 1e4, 0.05, r"1000\d\.\d+ ns"),
+        ("frame", 1_000_001, 5, r"frame 1,000,\d{3}"),
+        ("time", 3_000_000, 5, r"time 3,000,\d{3}"),
+    ],
+)
+def test_starts_are_told_from_the_first_time(x_title, begin, step, start):
+    columns = {x_title: begin + step * np.arange(N)}
+    columns["V (Å³)"] = 12345678.9 + autoregressive(2) + 6 * np.exp(-np.arange(N) / 30)
+    (verdict,) = table_verdicts(Table(columns, x_title, {"V (Å³)": "V"}, "V (Å³)")).values()
+    assert re.fullmatch(start, verdict.start_text)
+    number = float(re.sub(r"[^\d.]", "", verdict.start_text))
+    number *= 1e6 if "µs" in verdict.start_text else 1
+    assert number == pytest.approx(verdict.found.equilibrated_at, abs=step / 2)
+    # Both means have the decimals of the interval.
+    assert re.fullmatch(r"12345678\.\d\d ± 0\.\d\d Å³", verdict.mean_text)
+    assert verdict.mean_of_all_text == f"{verdict.found.mean_of_all:.2f} Å³"
+
+
+def test_the_first_of_late_times_has_the_digits_of_the_step():
+    columns = {"time (ps)": 1_234_565 + 5.0 * np.arange(N), "x (Å)": autoregressive(2)}
+    (verdict,) = table_verdicts(Table(columns, "time (ps)", {"x (Å)": "x"}, "x (Å)")).values()
+    assert verdict.start_text == "1.234565 µs"
+
+
 class TestTheCommand:
     @pytest.fixture
     def tables(self, tmp_path):
@@ -970,6 +999,9 @@ class TestTheCommand:
         [one] = document["series"]
         assert one["verdict"] == "not shown to be sampled"
         assert one["unit"] == "Å"
+        with pytest.raises(SystemExit):
+            self.run(tables[0], "--precision", "0.1Å")
+        assert "--precision: expected a number above 0, found '0.1Å'" in capsys.readouterr().err
         assert one["needed_time"] > 20_000
         assert one["equilibrated_at"] == 10.0 * one["equilibrated_from"]
 

@@ -84,7 +84,7 @@ def _unit(time: float) -> tuple[str, float]:
     return next((name, length) for name, length, least in TIME_UNITS if abs(time) >= least)
 
 
-def time_text(time: float) -> str:
+def time_text(time: float, n_digits: int = 6) -> str:
     """Format a time (ps) in a readable unit."""
     unit, length = _unit(time)
-    return f"{time / length:.6g} {unit}"
+    return f"{time / length:.{n_digits}g} {unit}"

@@ -11,7 +11,13 @@ from paceline.analysis.convergence import MOST_R_HAT, assess, convergence, lates
 from paceline.analysis.series_verdict import DRIFTING, NOT_SHOWN, SAMPLED, Convergence, Kind
 from paceline.analysis.system_text import time_text
 from paceline.analysis.table import Table, name_and_unit, rounding_of
-from paceline.analysis.uncertainty import digits, in_order, with_error
+from paceline.analysis.uncertainty import (
+    decimals_of,
+    digits,
+    in_order,
+    with_decimals_of,
+    with_error,
+)
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import joined
 
@@ -26,6 +32,10 @@ UNITS_OF_TIME = {
     **{"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "μs": 1e6},
     **{"ms": 1e9, "s": 1e12},
 }
+#: Maximum number of digits of a time.
+MOST_DIGITS = 12
+#: Numbers of frames from which commas are written.
+LARGE = 1e6
 #: Maximum R̂ that is written as a number.
 MOST_SHOWN = 100
 
@@ -74,8 +84,15 @@ class SeriesVerdict:
     @property
     def start_text(self) -> str:
         """Time or frame of the first equilibrated value."""
-        start = self.found.equilibrated_at
-        return "–" if np.isnan(start) else duration(start, self.x_title)
+        start, step = self.found.equilibrated_at, self.found.length / max(1, self.found.n_values)
+        if np.isnan(start):
+            return "–"
+        # Times may begin late: show digits of the distance from the first time, or of the step.
+        distance = step * (self.found.equilibrated_from or 1000)
+        if not (start and distance > 0):
+            return duration(start, self.x_title)
+        n_digits = 4 + math.floor(math.log10(abs(start))) - math.floor(math.log10(distance))
+        return duration(start, self.x_title, min(max(4, n_digits), MOST_DIGITS))
 
     @property
     def mean_text(self) -> str:
@@ -85,7 +102,7 @@ class SeriesVerdict:
             return f"{digits(self.found.mean, 4)}{self.unit}"
         if self.kind == "states":  # the limits are not at equal distances
             low, high = self.found.interval
-            decimals = max(2, 1 - math.floor(math.log10(half)))
+            decimals = self._decimals_of_states
             numbers = (f"{value:.{decimals}f}" for value in (self.found.mean, low, high))
             return "{} ({} to {})".format(*numbers)
         return f"{with_error(self.found.mean, half)}{self.unit}"
@@ -99,8 +116,15 @@ class SeriesVerdict:
 
     @property
     def mean_of_all_text(self) -> str:
-        """Mean of all values."""
-        return f"{digits(self.found.mean_of_all, 4)}{self.unit}"
+        """Mean of all values, with as many decimals as the mean of the equilibrated part."""
+        if self.kind == "states" and self.found.half_width > 0:
+            return f"{self.found.mean_of_all:.{self._decimals_of_states}f}"
+        return f"{with_decimals_of(self.found.mean_of_all, self.found.half_width)}{self.unit}"
+
+    @property
+    def _decimals_of_states(self) -> int:
+        """Number of decimals of populations."""
+        return max(2, decimals_of(self.found.half_width))
 
     @property
     def needed_text(self) -> str:
@@ -147,16 +171,25 @@ def duration(value: float, title: str, n_digits: int = 4) -> str:
     --------
     >>> duration(12_400.0, "time (ps)"), duration(120.0, "frame"), duration(1234.5, "step", 2)
     ('12.4 ns', 'frame 120', '1200 steps')
+    >>> duration(1_000_156.0, "time (ps)", 8), duration(2_000_001, "frame")
+    ('1.000156 µs', 'frame 2,000,001')
     """
     name, unit = name_and_unit(title)
     rounded = float(f"{value:.{n_digits}g}")
     if unit == "ps":
-        return time_text(rounded)
+        return time_text(rounded, max(6, n_digits))
     if unit:
-        return f"{rounded:g} {unit}"
-    if name.lower() == "time" and n_digits <= 2:
-        return f"{rounded:g} units of time"
-    return f"{name} {value:g}" if n_digits > 2 else f"{rounded:.0f} {name}s"
+        return f"{_plain(rounded, n_digits)} {unit}"
+    if n_digits > 2:
+        return f"{name} {_plain(value, n_digits)}"
+    return f"{_plain(rounded)} {'units of time' if name.lower() == 'time' else f'{name}s'}"
+
+
+def _plain(value: float, n_digits: int = 6) -> str:
+    """Format a number without a power of 10; large numbers with commas."""
+    if abs(value) < LARGE:
+        return f"{value:.{max(6, n_digits)}g}"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
 def table_verdicts(

@@ -605,18 +605,39 @@ def with_error(mean: float, interval: float, power: int = 0) -> str:
     --------
     >>> with_error(2.34567, 0.0432), with_error(12345.0, 340.0)
     ('2.346 ± 0.043', '12345 ± 340')
-    >>> with_error(-0.2, 221.0)
-    '0 ± 221'
+    >>> with_error(-0.2, 221.0), with_error(9.96, 0.0999), with_error(1.0, 9.96)
+    ('0 ± 221', '9.96 ± 0.10', '1 ± 10')
     >>> with_error(2.34567, 0.0432, -5), with_error(-1.29e-8, 8.7e-9, -5)
     ('(2.346 ± 0.043)·10⁻⁵', '(-1.29 ± 0.87)·10⁻¹³')
     """
     if max(abs(mean), interval) < LEAST_PLAIN:
         shift = math.floor(math.log10(max(abs(mean), interval)))
         mean, interval, power = mean / 10.0**shift, interval / 10.0**shift, power + shift
-    decimals = max(0, 1 - math.floor(math.log10(interval)))
-    mean = round(mean, decimals) + 0.0  # avoid -0
-    text = f"{mean:.{decimals}f} ± {interval:.{decimals}f}"
+    decimals = decimals_of(interval)
+    text = f"{_rounded(mean, decimals)} ± {interval:.{decimals}f}"
     return f"({text})·10{str(power).translate(SUPERSCRIPTS)}" if power else text
+
+
+def decimals_of(interval: float) -> int:
+    """Return the number of decimals with which an interval above 0 has two digits, rounded."""
+    return max(0, 1 - math.floor(math.log10(float(f"{interval:.1e}"))))
+
+
+def with_decimals_of(mean: float, interval: float) -> str:
+    """Format a mean without interval like another mean of the same series with its interval.
+
+    Examples
+    --------
+    >>> with_decimals_of(12345678.884, 0.045), with_decimals_of(2.34567, np.nan)
+    ('12345678.884', '2.346')
+    """
+    if not interval > 0 or abs(mean) < LEAST_PLAIN:
+        return digits(mean, 4)
+    return _rounded(mean, decimals_of(interval))
+
+
+def _rounded(value: float, decimals: int) -> str:
+    return f"{round(value, decimals) + 0.0:.{decimals}f}"  # avoid -0
 
 
 def _arrays_with_error(means: np.ndarray, intervals: np.ndarray) -> str:
@@ -632,5 +653,5 @@ def digits(value: Any, digits: int) -> str:
     >>> digits(1.23456, 4), digits(10982.4, 4), digits(1000.0, 3), digits(1e-9, 2)
     ('1.235', '10982', '1000', '1e-09')
     """
-    text = f"{value:.{digits}g}"
+    text = f"{value + 0.0:.{digits}g}"  # avoid -0
     return f"{value:.0f}" if "e" in text and 1 <= abs(value) < MOST_PLAIN else text

@@ -89,9 +89,13 @@ def add_convergence(commands: Commands) -> CommandParser:
 
 
 def _above_0(text: str) -> float:
-    value = float(text)
+    """Convert a number; the unit is that of the series, and not part of the number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
+        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
     return value
 
 
