@@ -933,6 +933,30 @@ class TestTheCommand:
         self.run(str(path), "--kind", "states", status=2)
         assert "expected names or whole numbers of states" in capsys.readouterr().err
 
+    def test_conditions_are_numbers(self, tmp_path, capsys):
+        path = tmp_path / "bound.csv"
+        bound = autoregressive(2) > 0
+        cells = [*map(str, bound)]
+        cells[7] = ""
+        rows = "".join(f"{k},{cell}\n" for k, cell in enumerate(cells))
+        path.write_text(f"time (ps),bound\n{rows}", encoding="utf-8")
+        self.run(str(path), "--json")
+        [one] = json.loads(capsys.readouterr().out)["series"]
+        assert one["mean_of_all"] == pytest.approx(np.delete(bound, 7).mean())
+        self.run(str(path), "--kind", "states")
+        assert "bound   sampled" in capsys.readouterr().out
+
+    def test_replicas_of_too_few_values_have_no_mean(self, tmp_path, capsys):
+        paths = [tmp_path / f"{k}.csv" for k in range(2)]
+        for k, path in enumerate(paths):
+            path.write_text(f"time (ps),x (Å)\n0,{5 + k}\n", encoding="utf-8")
+        self.run(*map(str, paths), "--replicas")
+        out, err = capsys.readouterr()
+        assert re.search(r"shown to be sampled  –     –                          –  ", out)
+        assert "There are too few values to see a drift; not shown to be sampled: x." in err
+        self.run(str(paths[0]))
+        assert "There are too few values to see a drift" in capsys.readouterr().err
+
     def test_columns_of_text_get_a_hint(self, tmp_path, capsys):
         path = tmp_path / "states.csv"
         path.write_text("frame,fold\n" + "".join(f"{k},H\n" for k in range(30)), encoding="utf-8")

@@ -46,6 +46,8 @@ _BEFORE_ABSOLUTE = re.compile(r", (?=/|[A-Za-z]:[/\\\\]|[a-z0-9]+://)")
 INPUT = "sha256 of file "
 #: Names of arrays in .npz files that identify frames, and the titles of these columns in tables.
 IN_ARRAYS = {"frames": OF_FRAMES[0], "times": OF_FRAMES[1], "steps": STEP}
+#: Numbers for conditions in cells.
+TRUTH = {"True": "1", "False": "0"}
 #: Maximum number of values that the line of a figure contains because the table lacks them.
 MOST_NUMBERS = 4000
 #: Maximum number of panels, one for each unit, for columns without a description.
@@ -247,13 +249,18 @@ def _titles_before(lines: Sequence[str], delimiter: str, n_columns: int) -> tupl
 
 
 def _column(cells: Sequence[str]) -> np.ndarray:
-    """Convert the cells of a column to numbers, if possible; empty cells become NaN."""
+    """Convert the cells of a column to numbers, if possible; empty cells become NaN.
+
+    True is 1, and False is 0.
+    """
     try:
         return np.array(cells, dtype=np.float64)
     except ValueError:
         pass
     try:
         known = [cell.strip() or "nan" for cell in cells]
+        if {*known} <= {"nan", *TRUTH}:
+            known = [TRUTH.get(cell, cell) for cell in known]
         return np.array(known if any(map(str.strip, cells)) else cells, dtype=np.float64)
     except ValueError:
         return np.array(cells, dtype=str)

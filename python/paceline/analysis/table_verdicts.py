@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.analysis.convergence import MOST_R_HAT, assess, convergence, latest_start
-from paceline.analysis.series_verdict import DRIFTING, NOT_SHOWN, SAMPLED, Convergence, Kind
+from paceline.analysis.series_verdict import (
+    DRIFTING,
+    LEAST_OF_VERDICT,
+    NOT_SHOWN,
+    SAMPLED,
+    Convergence,
+    Kind,
+)
 from paceline.analysis.system_text import time_text
 from paceline.analysis.table import Table, name_and_unit, rounding_of
 from paceline.analysis.uncertainty import (
@@ -98,6 +105,8 @@ class SeriesVerdict:
     def mean_text(self) -> str:
         """Mean of the equilibrated part, with its 95 % interval if that is known."""
         half = self.found.half_width
+        if np.isnan(self.found.mean):
+            return "–"
         if not half > 0:
             return f"{digits(self.found.mean, 4)}{self.unit}"
         if self.kind == "states":  # the limits are not at equal distances
@@ -117,6 +126,8 @@ class SeriesVerdict:
     @property
     def mean_of_all_text(self) -> str:
         """Mean of all values, with as many decimals as the mean of the equilibrated part."""
+        if np.isnan(self.found.mean_of_all):
+            return "–"
         if self.kind == "states" and self.found.half_width > 0:
             return f"{self.found.mean_of_all:.{self._decimals_of_states}f}"
         return f"{with_decimals_of(self.found.mean_of_all, self.found.half_width)}{self.unit}"
@@ -486,6 +497,8 @@ def _answer(found: Mapping[str, SeriesVerdict]) -> str:
             how = "both means are" if n_sampled == 2 else f"all {n_sampled} means are"
             return f"The system is equilibrated from {since} on{last_one}, and {how} sampled."
         begin = f"No drift is seen from {since} on{last_one}"
+        if all(one.found.n_values < LEAST_OF_VERDICT for one in found.values()):
+            begin = "There are too few values to see a drift"
     rest = grades.get(NOT_SHOWN, [])
     if rest:
         return f"{begin}; not shown to be sampled: {joined(_few(rest))}."
