@@ -1,6 +1,7 @@
 """Tests of replicas in groups: means over replicas, and differences between groups."""
 
 import csv
+import html
 import re
 
 import MDAnalysis
@@ -33,6 +34,7 @@ from paceline.analysis.uncertainty import (
     levels_of_rows,
     mean_of_replicas,
 )
+from paceline.cli.answer import json_of_battery
 from paceline.errors import PacelineWarning, UnsupportedError
 
 ASKED = {
@@ -297,6 +299,61 @@ def test_figures_of_replicas_shade_the_latest_start(tmp_path):
     assert shade.get_x() + shade.get_width() == pytest.approx(verdict.found.equilibrated_at)
     replicas.run(frames=[*range(599, -1, -1)])
     assert replicas.verdicts("gyration") == {}
+
+
+def test_means_of_equilibrated_frames_are_beside_those_of_all_frames(tmp_path):
+    """Two groups of one mean start at another value; in one of them, it decays later."""
+    rng = np.random.default_rng(5)
+    asked = {"gyration": {"select": "all"}}
+    decays = {"short": (4, 4, 4), "long": (40, 40, 40)}
+    groups = {
+        group: [in_memory(rng, 5 + 6 * np.exp(-np.arange(600) / time)) for time in times]
+        for group, times in decays.items()
+    }
+    replicas = Replicas(
+        {group: [Battery(asked, one) for one in some] for group, some in groups.items()}
+    ).run()
+    means = replicas.equilibrated_means("gyration")["Rg (Å)"]
+    for group, batteries in replicas.groups.items():
+        series = [one.analyses["gyration"].results.rg for one in batteries]
+        ones = [paceline.convergence(one, n_series=3) for one in series]
+        assert all(one.equilibrated_from > 0 for one in ones)
+        own = [rg[one.equilibrated_from :].mean() for rg, one in zip(series, ones, strict=True)]
+        assert means[group].mean == pytest.approx(np.mean(own))
+        assert means[group].interval == pytest.approx(mean_of_replicas(own).interval)
+        assert means[group].mean == pytest.approx(
+            replicas.verdicts("gyration")["Rg (Å)"][group].found.mean
+        )
+    of_all = replicas.differences["gyration"]["Rg (Å)"]["long - short"]
+    later = replicas.equilibrated_differences("gyration")["Rg (Å)"]["long - short"]
+    assert of_all.difference > of_all.interval
+    assert abs(later.difference) < later.interval
+    replicas.save(tmp_path / "o")
+    table = pd.read_csv(tmp_path / "o" / "means.csv", comment="#")
+    np.testing.assert_allclose(table["mean, equilibrated"], [one.mean for one in means.values()])
+    table = pd.read_csv(tmp_path / "o" / "differences.csv", comment="#")
+    np.testing.assert_allclose(table["difference, equilibrated"], [later.difference])
+    np.testing.assert_allclose(table["95 % interval, equilibrated"], [later.interval])
+    page = html.unescape((tmp_path / "o" / "index.html").read_text(encoding="utf-8"))
+    assert "Rg, long - short, equilibrated (Å)" in page
+    assert "Å (in equilibrated frames " in page
+    vanishes, starts, *_ = replicas.remarks("gyration")
+    assert vanishes.startswith("Rg, long - short: ")
+    assert "is beyond its interval; that of the equilibrated frames is not: " in vanishes
+    assert starts.startswith("Rg, short and Rg, long: the first frames of a replica are not")
+    json_of = json_of_battery(replicas)
+    assert json_of["differences"][0]["equilibrated_difference"] == later.difference
+    assert json_of["group_means"][1]["equilibrated_mean"] == means["long"].mean
+    # Of a group in which a replica drifts, there is no such mean.
+    groups["long"] = [in_memory(rng, np.linspace(5, 9, 600)) for _ in range(3)]
+    replicas = Replicas(
+        {group: [Battery(asked, one) for one in some] for group, some in groups.items()}
+    ).run()
+    assert np.isnan(replicas.equilibrated_means("gyration")["Rg (Å)"]["long"].mean)
+    unknown, *_, drifts = replicas.remarks("gyration")[:3]
+    assert unknown.endswith("that of the equilibrated frames is unknown: a replica drifts.")
+    assert drifts.startswith("Rg, long: a replica drifts, so there is no mean of equilibrated")
+    assert any("Rg, long, equilibrated (Å): unknown: a rep" in one for one in replicas.summary())
 
 
 def test_each_replica_discards_its_own_start(tmp_path):

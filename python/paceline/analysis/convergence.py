@@ -376,8 +376,8 @@ def _agreement(
     # A drift, and a difference between replicas, may last for any time.
     is_short = not drifting and (least < ENOUGH or size < ENOUGH)
     needed = max(one.needed_time for one in found.values()) if is_short else 0.0
-    firsts = {name: np.nanmin(parts[name][1]) for name in found if parts[name][1] is not None}
-    lasted = {name: one.equilibrated_at - firsts.get(name, 0.0) for name, one in found.items()}
+    firsts = {name: 0.0 if at is None else np.nanmin(at) for name, (_, at) in parts.items()}
+    lasted = {name: one.equilibrated_at - firsts[name] for name, one in found.items()}
     start, last = latest_start(found, lasted)
     result = Convergence(
         verdict,

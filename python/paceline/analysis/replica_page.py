@@ -33,6 +33,7 @@ from paceline.analysis.table_verdicts import SeriesVerdict, named_verdicts, syst
 from paceline.analysis.uncertainty import (
     ENOUGH,
     FALSE_DISCOVERIES,
+    GroupDifference,
     ReplicaMean,
     adjusted_p_values,
     digits,
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
 WIDTH = 5.2
 #: Maximum number of residues that one sentence names.
 REMARKED = 12
+#: Words in the titles of means and differences over equilibrated frames.
+EQUILIBRATED = "equilibrated"
+#: Text for the mean over equilibrated frames of a group in which a replica drifts.
+DRIFTS = "unknown: a replica drifts"
 FOOTER = (
     "Intervals are 95 % intervals: for a mean by Student's t between replicas, each with equal "
     "weight, and for a difference by Welch's t (1947). They are not corrected for multiple "
@@ -95,6 +100,12 @@ class ShownReplicas(Protocol):
 
     def verdicts(self, name: str) -> Mapping[str, Mapping[str, SeriesVerdict]]:
         """Return verdicts on series by title and group."""
+
+    def equilibrated_means(self, name: str) -> dict[str, dict[str, ReplicaMean]]:
+        """Return means over the equilibrated frames of each replica, by title and group."""
+
+    def equilibrated_differences(self, name: str) -> dict[str, dict[str, GroupDifference]]:
+        """Return differences of these means, by title and "SECOND - FIRST"."""
 
     def tables(self, name: str) -> dict[str, list[Table | None]]:
         """Return the tables of replicas by group."""
@@ -178,11 +189,18 @@ def _paragraphs(
             named = f", {name_and_unit(series)[0]}" if len(of_series) > 1 else ""
             found.append(f"{title}{named} {', '.join(of_groups)}")
         for series, means in of_series.items():
+            later = _later_differences(replicas, name, series)
             for pair, difference in differences(means).items():
                 n_differences += 1
                 if abs(difference.difference) > difference.interval:
                     named = f"{title}, {name_and_unit(series)[0]}"
-                    beyond.append(f"{named}: {pair} {_brief(f'{difference}', series)}")
+                    part = later.get(pair)
+                    note = (
+                        ""
+                        if part is None
+                        else f" (in equilibrated frames {_brief(part[1], series)})"
+                    )
+                    beyond.append(f"{named}: {pair} {_brief(f'{difference}', series)}{note}")
     if found:
         yield f"Means between replicas, with 95 % intervals: {'; '.join(found)}."
     if beyond:
@@ -229,6 +247,8 @@ def _verdict_lines(
 
 def _brief(text: str, title: str) -> str:
     """Shorten a mean or difference to the number with its interval, and append the unit."""
+    if text == DRIFTS:
+        return text
     return f"{re.split(r' [(]95 %|, ', text)[0]} {name_and_unit(title)[1]}".rstrip()
 
 
@@ -283,11 +303,18 @@ def _title_of_group(replicas: ShownReplicas, title: str, group: str) -> str:
 def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator[tuple[str, str]]:
     """Yield lines that describe means of groups, and their differences, for some series."""
     for title, means in list(_answering(replicas, name, replicas.means[name]).items())[:most]:
+        later = _later_means(replicas, name, title)
         for group, mean in means.items():
             yield _title_of_group(replicas, title, group), f"{mean}"
+            if group in later:
+                named = add_to_title(_title_of_group(replicas, title, group), EQUILIBRATED)
+                yield named, DRIFTS if np.isnan(later[group].mean) else f"{later[group]}"
         first, *others = means.values()
+        parts = _later_differences(replicas, name, title)
         for other, (pair, difference) in zip(others, differences(means).items(), strict=True):
             yield add_to_title(title, pair), f"{difference}"
+            if pair in parts:
+                yield add_to_title(title, f"{pair}, {EQUILIBRATED}"), parts[pair][1]
             if difference.detectable > 0:
                 least = f"{digits(float(difference.detectable), 2)} {name_and_unit(title)[1]}"
                 yield (
@@ -295,6 +322,65 @@ def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator
                     f"{other.n_replicas} replicas against {first.n_replicas} are too few to show "
                     f"less than {least.strip()} (two-sided 5 %, power 80 %)",
                 )
+
+
+def _later_means(replicas: ShownReplicas, name: str, title: str) -> dict[str, ReplicaMean]:
+    """Return the means over equilibrated frames of the groups in which these are not all frames."""
+    means = replicas.means[name][title]
+    found = replicas.equilibrated_means(name).get(title, {})
+    return {
+        group: one
+        for group, one in found.items()
+        if not np.isclose(one.mean, means[group].mean, 1e-9, 0)
+    }
+
+
+def _later_differences(
+    replicas: ShownReplicas, name: str, title: str
+) -> dict[str, tuple[bool, str]]:
+    """Return whether differences over equilibrated frames are beyond their intervals, with texts.
+
+    Only differences of groups whose frames are not all equilibrated are returned.
+    """
+    of_all = differences(replicas.means[name][title])
+    return {
+        pair: (
+            bool(abs(one.difference) > one.interval),
+            DRIFTS if np.isnan(one.difference) else f"{one}",
+        )
+        for pair, one in replicas.equilibrated_differences(name).get(title, {}).items()
+        if pair in of_all and not np.isclose(one.difference, of_all[pair].difference, 1e-9, 0)
+    }
+
+
+def _remarks_on_starts(replicas: ShownReplicas, name: str) -> Iterator[str]:
+    """Yield sentences on means and differences that frames before equilibration change."""
+    starts: list[str] = []
+    drifts: list[str] = []
+    for title, means in replicas.means[name].items():
+        for group, one in _later_means(replicas, name, title).items():
+            named = _title_of_group(replicas, name_and_unit(title)[0], group)
+            (drifts if np.isnan(one.mean) else starts).append(named)
+        parts = _later_differences(replicas, name, title)
+        for pair, difference in differences(means).items():
+            is_named = abs(difference.difference) > difference.interval
+            if is_named and pair in parts and not parts[pair][0]:
+                of_all, later = (_brief(one, title) for one in (f"{difference}", parts[pair][1]))
+                found = f"is {later}" if later == DRIFTS else f"is not: {later}"
+                yield (
+                    f"{add_to_title(name_and_unit(title)[0], pair)}: the difference of all frames, "
+                    f"{of_all}, is beyond its interval; that of the equilibrated frames {found}."
+                )
+    for some, why in (
+        (starts, "the first frames of a replica are not equilibrated, and means of all frames"),
+        (
+            drifts,
+            "a replica drifts, so there is no mean of equilibrated frames; means of all frames",
+        ),
+    ):
+        if some:
+            more = [f"{len(some) - REMARKED} more"] if len(some) > REMARKED else []
+            yield f"{joined([*some[:REMARKED], *more])}: {why} depend on the length of the runs."
 
 
 def remarks_of(replicas: ShownReplicas, name: str) -> list[str]:
@@ -327,6 +413,7 @@ def remarks_of(replicas: ShownReplicas, name: str) -> list[str]:
     for group, own in titles.items() if known[0].is_series and not known[0].no_mean else ():
         if n_alone := len([one for one in own if not all(one in of for of in titles.values())]):
             found.append(f"{group}: {n_alone} of {len(own)} series are not in all groups.")
+    found += _remarks_on_starts(replicas, name)
     means = [mean for one in known for mean in one.means().values()]
     open_ones = sum(not mean.converged for mean in means)
     if open_ones:

@@ -41,10 +41,16 @@ from paceline.analysis.saved_tables import COMMAND, IN_PYTHON, METADATA, is_of_c
 from paceline.analysis.table import Table
 from paceline.analysis.table_verdicts import (
     SeriesVerdict,
+    equilibrated_mean,
     equilibrated_start,
     verdicts_of_replicas,
 )
-from paceline.analysis.uncertainty import GroupDifference, ReplicaMean, mean_of_replicas
+from paceline.analysis.uncertainty import (
+    GroupDifference,
+    ReplicaMean,
+    difference_of_groups,
+    mean_of_replicas,
+)
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.system_interface import attribute_of
 from paceline.errors import UnsupportedError, kept_warnings, warn
@@ -64,6 +70,9 @@ OF_FILES = {
     "trajectory": "",
     "fingerprint": "fingerprint of ",
 }
+#: Mean and difference of series without verdicts.
+NO_MEAN = mean_of_replicas([np.nan])
+NO_DIFFERENCE = difference_of_groups(NO_MEAN, NO_MEAN)
 #: Columns of the `TABLES`; numbers have the unit in the title of the series.
 REPLICA_COLUMNS = (
     *("analysis", "series", "group", "replica", "frames", "mean"),
@@ -72,17 +81,20 @@ REPLICA_COLUMNS = (
 GROUP_COLUMNS = (
     *("analysis", "series", "group", "replicas", "mean"),
     *("standard deviation between", "95 % interval between", "split-R̂", "sampling"),
+    *("mean, equilibrated", "95 % interval between, equilibrated"),
 )
 DIFFERENCE_COLUMNS = (
     *("analysis", "series", "groups", "difference", "95 % interval", "degrees of freedom"),
     *("p", "detectable with 80 % power"),
+    *("difference, equilibrated", "95 % interval, equilibrated", "p, equilibrated"),
 )
 
 
 class Replicas:
     """Batteries of replicas in groups, such as wild type and mutant, in one run.
 
-    Each replica has equal weight, by its mean over frames. Intervals of means are computed by
+    Each replica has equal weight, by its mean over all frames; means over the equilibrated frames
+    are beside it. Intervals of means are computed by
     Student's t between the replicas of a group; intervals of differences by Welch's t. Groups may
     differ in the number of atoms; profiles are compared at equal residue numbers, chain by chain.
 
@@ -127,6 +139,7 @@ class Replicas:
         self.warnings: list[str] = []
         self._notes: list[str] = []
         self._verdicts: dict[str, dict[str, dict[str, SeriesVerdict]]] = {}
+        self._equilibrated: dict[str, dict[str, dict[str, ReplicaMean]]] = {}
         for name in self.groups:
             if name in self._shared_files:
                 raise UnsupportedError(f"group {name!r}: a file of results has this name")
@@ -244,7 +257,7 @@ class Replicas:
         """Run the analyses of the replicas that are not left out."""
         for one in self.batteries:
             one.suit(**options)
-        self._verdicts = {}
+        self._verdicts, self._equilibrated = {}, {}
         of_batteries = chain.from_iterable(one.warnings for one in self.batteries)
         self.warnings = list(dict.fromkeys([*of_batteries, *self._notes]))
         analyses = list(self.analyses.values())
@@ -349,6 +362,44 @@ class Replicas:
                     found.setdefault(title, {})[group] = one
             self._verdicts[name] = found
         return self._verdicts[name]
+
+    def equilibrated_means(self, name: str) -> dict[str, dict[str, ReplicaMean]]:
+        """Compute means of each group over the equilibrated frames of each replica.
+
+        Parameters
+        ----------
+        name : str
+            Name of the analysis.
+
+        Returns
+        -------
+        dict of str to dict of str to ReplicaMean
+            Means by title and group; NaN if a replica of the group drifts. Only series with
+            verdicts have such means, and periodic angles have none.
+        """
+        if name not in self._equilibrated:
+            tables = {group: [*filter(None, of)] for group, of in self.tables(name).items()}
+            self._equilibrated[name] = {
+                title: {group: equilibrated_mean(tables[group], title) for group in of_groups}
+                for title, of_groups in self.verdicts(name).items()
+                if all(one.kind == "linear" for one in of_groups.values())
+            }
+        return self._equilibrated[name]
+
+    def equilibrated_differences(self, name: str) -> dict[str, dict[str, GroupDifference]]:
+        """Compute differences from the first group over the equilibrated frames.
+
+        Parameters
+        ----------
+        name : str
+            Name of the analysis.
+
+        Returns
+        -------
+        dict of str to dict of str to GroupDifference
+            Differences of `equilibrated_means` by title and "SECOND - FIRST".
+        """
+        return {title: differences(of) for title, of in self.equilibrated_means(name).items()}
 
     def profile(self, name: str) -> Profile | None:
         """Align the profiles of an analysis, such as the RMSF along residues.
@@ -653,16 +704,21 @@ class Replicas:
                 of_replicas.append((name, title, group, k, one.n_values, one.mean, *error))
         for name, of_series in self.means.items():
             for title, means in of_series.items():
+                later = self.equilibrated_means(name).get(title, {})
                 for group, mean in means.items():
                     one = self.verdicts(name).get(title, {}).get(group)
                     sampling = (
                         (np.nan, "unknown") if one is None else (one.found.r_hat, one.verdict)
                     )
-                    spread = mean.deviation, mean.interval, *sampling
+                    part = later.get(group, NO_MEAN)
+                    spread = mean.deviation, mean.interval, *sampling, part.mean, part.interval
                     of_groups.append((name, title, group, mean.n_replicas, mean.mean, *spread))
+                parts = self.equilibrated_differences(name).get(title, {})
                 for pair, one in differences(means).items():
                     known = one.interval, one.n_free, one.p_value, one.detectable
-                    beside.append((name, title, pair, one.difference, *known))
+                    two = parts.get(pair, NO_DIFFERENCE)
+                    later_one = two.difference, two.interval, two.p_value
+                    beside.append((name, title, pair, one.difference, *known, *later_one))
         return (
             _summary(REPLICA_COLUMNS, of_replicas),
             _summary(GROUP_COLUMNS, of_groups),

@@ -19,9 +19,11 @@ from paceline.analysis.series_verdict import (
 from paceline.analysis.system_text import time_text
 from paceline.analysis.table import Table, name_and_unit, rounding_of
 from paceline.analysis.uncertainty import (
+    ReplicaMean,
     decimals_of,
     digits,
     in_order,
+    mean_of_replicas,
     with_decimals_of,
     with_error,
 )
@@ -324,6 +326,21 @@ def replica_verdict(
         leave_out=False,
     )
     return SeriesVerdict(title, found, first.abscissa, kind, first.y_label)
+
+
+def equilibrated_mean(tables: Sequence[Table], title: str) -> ReplicaMean:
+    """Compute a mean between replicas from their equilibrated parts; NaN if one drifts."""
+    n_series = max(one.n_series for one in tables) * len(tables)
+    found = [
+        convergence(
+            np.asarray(one.columns[title], dtype=float),
+            np.asarray(one.columns[one.abscissa], dtype=float),
+            n_series=n_series,
+        )
+        for one in tables
+    ]
+    drifts = any(one.verdict == DRIFTING for one in found)
+    return mean_of_replicas([np.nan if drifts else one.mean for one in found])
 
 
 def verdicts_of_replicas(tables: Mapping[str, Table]) -> dict[str, SeriesVerdict]:

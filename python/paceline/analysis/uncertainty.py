@@ -167,8 +167,8 @@ def values_in_time(values: np.ndarray, times: np.ndarray | None) -> tuple[np.nda
     if times is not None:
         timed = np.isfinite(times)
         if in_order(times):
-            rows = np.flatnonzero(timed)
-            known[rows[1:][np.diff(times[rows]) == 0]] = False
+            places = np.flatnonzero(timed)
+            known[places[1:][np.diff(times[places]) == 0]] = False
         timed &= known
         rows = rows_at_equal_times(times[timed])
         if rows is not None:

@@ -233,13 +233,18 @@ def json_of_battery(battery: "Battery | Replicas") -> dict[str, object]:
 
 def _json_of_groups(replicas: "Replicas") -> "tuple[list[GroupMean], list[DifferenceOfGroups]]":
     """Convert the means of groups of replicas, and their differences, to JSON values."""
+    from paceline.analysis.replicas import NO_DIFFERENCE, NO_MEAN
+
     means: list[GroupMean] = []
     differences: list[DifferenceOfGroups] = []
     for name, of_series in replicas.means.items():
         for title, of_groups in of_series.items():
             unit = name_and_unit(title)[1]
+            later = replicas.equilibrated_means(name).get(title, {})
             for group, one in of_groups.items():
                 mean, half = float(one.mean), float(one.interval)
+                part = later.get(group, NO_MEAN)
+                centre, width = float(part.mean), float(part.interval)
                 means.append(
                     {
                         "analysis": name,
@@ -250,13 +255,18 @@ def _json_of_groups(replicas: "Replicas") -> "tuple[list[GroupMean], list[Differ
                         "interval": (mean - half, mean + half),
                         "deviation": float(one.deviation),
                         "n_replicas": int(one.n_replicas),
+                        "equilibrated_mean": centre,
+                        "equilibrated_interval": (centre - width, centre + width),
                     }
                 )
     for name, differing in replicas.differences.items():
         for title, of_pairs in differing.items():
             unit = name_and_unit(title)[1]
+            parts = replicas.equilibrated_differences(name).get(title, {})
             for groups, two in of_pairs.items():
                 value, half = float(two.difference), float(two.interval)
+                after = parts.get(groups, NO_DIFFERENCE)
+                change, width = float(after.difference), float(after.interval)
                 differences.append(
                     {
                         "analysis": name,
@@ -267,6 +277,8 @@ def _json_of_groups(replicas: "Replicas") -> "tuple[list[GroupMean], list[Differ
                         "interval": (value - half, value + half),
                         "p_value": float(two.p_value),
                         "detectable": float(two.detectable),
+                        "equilibrated_difference": change,
+                        "equilibrated_interval": (change - width, change + width),
                     }
                 )
     return means, differences

@@ -324,6 +324,8 @@ class GroupMean(TypedDict):
     interval: Interval
     deviation: Annotated[float | None, "standard deviation between replicas"]
     n_replicas: int
+    equilibrated_mean: Annotated[float | None, "mean over the equilibrated frames of each replica"]
+    equilibrated_interval: Interval
 
 
 class DifferenceOfGroups(TypedDict):
@@ -337,6 +339,8 @@ class DifferenceOfGroups(TypedDict):
     interval: Interval
     p_value: float | None
     detectable: Annotated[float | None, "difference that would be found with 80 % power"]
+    equilibrated_difference: Annotated[float | None, "difference over equilibrated frames"]
+    equilibrated_interval: Interval
 
 
 class BatteryDocument(Document):
