@@ -581,6 +581,13 @@ class TestReplicas:
         assert found.verdict == "sampled"
         assert found.mean == pytest.approx(175, abs=5) or found.mean == pytest.approx(-185, abs=5)
 
+    def test_the_mean_of_all_angles_of_replicas_is_circular(self):
+        values, labels = self.make([0, 0])
+        degrees = 5 * values + np.where(labels == 0, 179, -179)
+        found = paceline.convergence((degrees + 180) % 360 - 180, replicas=labels, kind="angle")
+        assert abs(found.mean) == pytest.approx(180, abs=2)
+        assert abs(found.mean_of_all) == pytest.approx(180, abs=2)
+
     def test_labels_of_whole_numbers_have_no_decimals(self):
         series = np.concatenate([autoregressive(5), autoregressive(5)])
         found = paceline.convergence(series, replicas=np.repeat([1.0, 2.0], N))

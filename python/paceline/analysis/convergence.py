@@ -335,10 +335,11 @@ def _agreement(
 
     series = [_production(*parts[name], one) for name, one in found.items()]
     means = np.array([one.mean for one in found.values()])
+    everything = np.array([one.mean_of_all for one in found.values()])
     if kind == "angle":
         centre = float(np.degrees(np.angle(np.exp(1j * np.radians(means)).mean())))
         series = [centre + _turned(one - centre) for one in series]
-        means = centre + _turned(means - centre)
+        means, everything = (centre + _turned(one - centre) for one in (means, everything))
     between = mean_of_replicas(means)
     r_hat = rank_normalised_r_hat(series)
     size = effective_size(series)
@@ -383,7 +384,7 @@ def _agreement(
         verdict,
         mean,
         (mean - half, mean + half),
-        float(np.mean([one.mean_of_all for one in found.values()])),
+        float(everything.mean()),
         start,
         n_values,
         min(size, float(n_values)),
