@@ -6,6 +6,7 @@
     python -m benchmarks verdicts tables                      # tables of several series
     python -m benchmarks verdicts trajectories                # verdicts on trajectories of packages
     python -m benchmarks verdicts cost                        # time for long series
+    python -m benchmarks verdicts needed                      # verdicts after the needed time
     python -m benchmarks verdicts --markdown docs/tables/verdicts.txt
     python -m benchmarks verdicts --plot docs/images/convergence.svg    # three series, and no cases
 
@@ -336,6 +337,20 @@ def measure_cost(n_values: int, n_series: int = 10) -> float:
     return time.process_time() - begin
 
 
+def measure_needed(independent: float, repeats: int) -> str:
+    """Return how many series are sampled after the probable and the cautious needed time."""
+    rng = np.random.default_rng(11)
+    found = []
+    for _ in range(repeats):
+        [series] = autoregressive(rng, N / independent / 2, 60 * N, 1)
+        short = paceline.convergence(series[:N])
+        if short.verdict == "not shown to be sampled":
+            ends = [N + int(np.ceil(one)) for one in short.needed_interval]
+            found.append([paceline.convergence(series[:end]).verdict for end in ends])
+    probable, cautious = np.mean(np.array(found) == "sampled", axis=0)
+    return f"{len(found)} series, {probable:.0%} and {cautious:.0%} sampled after needed times"
+
+
 @dataclass(frozen=True)
 class TableCase:
     """Tables of series of one kind, of which one may drift."""
@@ -455,6 +470,9 @@ def main() -> None:
     if is_chosen("cost"):
         seconds = measure_cost(n_values)
         print(f"cost of 10 series of {n_values:,} values: {seconds:.2f} s of processor time")
+    for n in (3, 10, 15, 25):
+        if is_chosen(name := f"needed time of {n} independent values"):
+            print(f"{name}: {measure_needed(n, max(20, args.repeats // 10))}", flush=True)
     if args.markdown is not None:
         partial = args.markdown.with_suffix(".partial")
         partial.write_text("\n".join(lines) + "\n", encoding="utf-8")

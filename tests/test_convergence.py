@@ -97,6 +97,21 @@ class TestOneSeries:
         assert wide.needed_time >= wide.needed_interval[0]
         assert paceline.convergence(series, precision=1.0).verdict == "sampled"
 
+    @pytest.mark.parametrize(("time", "n"), [(100, N), (40, N), (10, 300)])
+    def test_longer_series_are_sampled(self, time, n):
+        found = []
+        for seed in range(40):
+            series = autoregressive(time, 40 * n, seed)
+            short = paceline.convergence(series[:n])
+            if short.verdict == "not shown to be sampled":
+                probable, cautious = short.needed_interval
+                assert 1 <= probable <= cautious == short.needed_time
+                ends = (n + int(one) + 1 for one in short.needed_interval)
+                found.append([paceline.convergence(series[:end]).verdict for end in ends])
+        probable, cautious = np.mean(np.array(found) == "sampled", axis=0)
+        assert 0.5 < probable <= cautious
+        assert cautious > 0.7
+
     def test_needed_time_has_the_unit_of_the_times(self):
         series = autoregressive(300)
         in_values, in_time = (

@@ -33,6 +33,10 @@ UNKNOWN_START = -1
 NOTABLE_HALVES = 2.5
 #: Note on a series whose times are strongly uneven.
 BY_TIME = "times are not equally spaced: values are weighted by the time that they stand for"
+#: Number of independent values with which a series is probably sampled. `ENOUGH` must be exceeded
+#: with a probability of 95 %: of autoregressive series with 10, 15, 20, 25, 30 and 40 independent
+#: values, 1, 3, 15, 33, 55 and 83 % were sampled.
+USUALLY_ENOUGH = 30
 #: Minimum number of values for a verdict that a series drifts or changes between states.
 LEAST_OF_VERDICT = 20
 
@@ -67,7 +71,8 @@ class Convergence:
         asked for, in the unit of the times (in values without times); 0 if nothing is needed, NaN
         if it cannot be estimated.
     needed_interval : tuple of float
-        Probable and cautious estimate of the needed time.
+        Probable and cautious estimate of the needed time, for 30 independent values, and for 10
+        that are exceeded with a probability of 95 %.
     reasons : tuple of str
         Reasons of the verdict.
     length : float
@@ -186,7 +191,9 @@ def assess_series(
     if kind != "states" and n_values >= LEAST_OF_VERDICT:
         states = crossings_of_states(production)
     doubts, factors = _doubts(production, found, error, (centre, scale), precision, kind, states)
-    more = [found.length * max(0.0, factor - 1) for factor in factors]
+    # The verdict changes with a further value at the earliest.
+    least = used.step if doubts else 0.0
+    more = [max(least, found.length * (factor - 1)) for factor in factors]
     verdict = NOT_SHOWN if doubts else SAMPLED
     if not doubts:
         doubts = [f"{_independent(found)} of {found.n_values:,} values are independent"]
@@ -203,6 +210,15 @@ def interval_of_fraction(fraction: float, half: float) -> tuple[float, float]:
     """Return the limits of the interval of a population; see `limits_of_fractions`."""
     low, high = limits_of_fractions(np.array(fraction), np.array(half))
     return float(low), float(high)
+
+
+def longer(n_independent: float, least_independent: float) -> tuple[float, float]:
+    """Return by which factors a series should be longer to be sampled: probably, and surely.
+
+    If the first number seems to be large enough, but may be small, the series is still too short.
+    """
+    cautious = max(1.0, ENOUGH / least_independent)
+    return float(np.clip(USUALLY_ENOUGH / n_independent, np.sqrt(cautious), cautious)), cautious
 
 
 def usable_rows(values: np.ndarray, times: np.ndarray | None) -> np.ndarray:
@@ -332,8 +348,7 @@ def _doubts(
         doubts.append(
             f"as few as {least} of {found.n_values:,} values may be independent ({ENOUGH} needed)"
         )
-        numbers = np.array([found.n_independent, found.least_independent])
-        factors = np.maximum(factors, ENOUGH / numbers)
+        factors = np.maximum(factors, longer(found.n_independent, found.least_independent))
     n_changes = ENOUGH_CHANGES
     if kind == "states":
         n_changes = int(np.count_nonzero(np.diff(production)))
