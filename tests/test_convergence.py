@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.signal import lfilter
+from scipy.stats import chi2
 
 import paceline
 from benchmarks.bench_verdicts import LOGARITHMIC, TableCase, at_times, measure_tables
@@ -111,6 +112,32 @@ class TestOneSeries:
         probable, cautious = np.mean(np.array(found) == "sampled", axis=0)
         assert 0.5 < probable <= cautious
         assert cautious > 0.7
+
+    def test_a_precision_of_angles_and_replicas_has_two_times(self):
+        narrow, cautious = [], []
+        for seed in range(40):
+            degrees = (175 + 40 * autoregressive(10, 20 * N, seed) + 180) % 360 - 180
+            half = paceline.convergence(degrees[:N], kind="angle").half_width / 2
+            found = paceline.convergence(degrees[:N], kind="angle", precision=half)
+            assert found.needed_interval[0] == pytest.approx(3 * N)
+            assert found.needed_time == found.needed_interval[1] > 3 * N
+            ends = (N + int(one) for one in found.needed_interval)
+            ones = [paceline.convergence(degrees[:end], kind="angle").half_width for end in ends]
+            narrow.append(ones[0] <= half)
+            cautious.append(ones[1] <= half)
+        assert np.mean(narrow) + 0.1 < np.mean(cautious)
+        assert np.mean(cautious) >= 0.65
+
+    @pytest.mark.parametrize("n_replicas", [2, 4])
+    def test_a_precision_of_replicas_is_cautious_by_chi_squared(self, n_replicas):
+        values = np.concatenate([autoregressive(5, seed=k) for k in range(n_replicas)])
+        labels = np.repeat(np.arange(n_replicas), N)
+        half = paceline.convergence(values, replicas=labels).half_width
+        found = paceline.convergence(values, replicas=labels, precision=half / 2)
+        assert found.needed_interval[0] == pytest.approx(3 * N)
+        least = chi2.ppf(0.05, n_replicas - 1) / (n_replicas - 1)
+        assert found.needed_time == pytest.approx((4 / least - 1) * N)
+        assert found.needed_interval[1] == found.needed_time
 
     def test_needed_time_has_the_unit_of_the_times(self):
         series = autoregressive(300)

@@ -7,6 +7,7 @@ from typing import get_args
 import numpy as np
 
 from paceline.analysis.equilibration import find_start, has_jumps
+from paceline.analysis.mean_error import MOST, error_of_mean
 from paceline.analysis.series_verdict import (
     DRIFTING,
     LEAST_OF_VERDICT,
@@ -16,9 +17,10 @@ from paceline.analysis.series_verdict import (
     Kind,
     assess_series,
     interval_of_fraction,
+    longer,
     usable_rows,
 )
-from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, digits, mean_of_replicas
+from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, digits, mean_of_replicas
 
 #: Verdicts, from best to worst.
 GRADES = (SAMPLED, NOT_SHOWN, DRIFTING)
@@ -210,7 +212,11 @@ def _assess_angles(
             needed_time=np.nan,
             needed_interval=(np.nan, np.nan),
         )
-    return _with_precision(found, precision, "°")
+    if precision is None or not found.half_width > precision:
+        return found
+    part = turned[rows].imag[start or 0 :]
+    widest = error_of_mean(part - part.mean()).interval_of_quantile(MOST, LEVEL) / length
+    return _with_precision(found, precision, "°", np.degrees(np.arcsin(min(1.0, widest))) / half)
 
 
 def _assess_states(
@@ -263,22 +269,25 @@ def _name(label: object) -> str:
     return f"{label:.0f}" if is_whole else f"{label}"
 
 
-def _with_precision(found: Convergence, precision: float | None, unit: str) -> Convergence:
-    """Compare the interval with the requested precision."""
+def _with_precision(
+    found: Convergence, precision: float | None, unit: str, wider: float
+) -> Convergence:
+    """Compare the interval with the requested precision; `wider` times as wide is cautious."""
     half = found.half_width
     if precision is None or not half > precision:
         return found
     reason = f"the interval of ± {digits(half, 2)}{unit} is wider than ± {precision:g}{unit}"
-    more = found.length * ((half / precision) ** 2 - 1)
     verdict = found.verdict if found.verdict == DRIFTING else NOT_SHOWN
     kept = () if found.verdict == SAMPLED else found.reasons
-    needed = found.needed_time if found.verdict == DRIFTING else max(found.needed_time, more)
+    found = replace(found, verdict=verdict, reasons=(*kept, reason))
+    if verdict == DRIFTING:
+        return found
+    widths = half * np.array([1, max(1.0, wider)])
+    least = found.length / found.n_values
+    more = np.maximum(least, found.length * ((widths / precision) ** 2 - 1))
+    probable, cautious = np.maximum(more, found.needed_interval)
     return replace(
-        found,
-        verdict=verdict,
-        reasons=(*kept, reason),
-        needed_time=needed,
-        needed_interval=(min(more, needed), needed),
+        found, needed_time=float(cautious), needed_interval=(float(probable), float(cautious))
     )
 
 
@@ -310,8 +319,9 @@ def _assess_replicas(
         del found[name]
         notes.append(f"left out: replica {name} (less than {LEAST_VALUES} values)")
     if len(found) < 2:
-        alone = next(iter(found.values()), None) or assess_series(np.empty(0))
-        single = _with_precision(alone, precision, "°" if kind == "angle" else "")
+        single = assess_series(np.empty(0))
+        for name in found:
+            single = _assess(*parts[name], kind, precision, n_series)
         number = "one replica only" if found else f"no replica has {LEAST_VALUES} values"
         return replace(single, reasons=(number, *single.reasons, *notes))
     return _agreement(found, parts, kind, precision, notes)
@@ -326,6 +336,8 @@ def _agreement(
 ) -> Convergence:
     """Judge the agreement of replicas by their starts, R̂, and the interval between their means."""
     # A single simulation has no agreement to judge.
+    from scipy.special import chdtri
+
     from paceline.analysis.replica_diagnostics import (
         differ_as_a_whole,
         effective_size,
@@ -374,9 +386,12 @@ def _agreement(
     if not reasons:
         reasons = [f"{len(found)} replicas agree (R̂ is {shown})"]
     mean, half = float(between.mean), float(between.interval)
+    length = max(one.length for one in found.values())
+    needed = np.full(2, 0.0 if verdict == SAMPLED else np.nan)
     # A drift, and a difference between replicas, may last for any time.
-    is_short = not drifting and (least < ENOUGH or size < ENOUGH)
-    needed = max(one.needed_time for one in found.values()) if is_short else 0.0
+    surely = min(size, least) if r_hat <= MOST_R_HAT else least
+    if not drifting and 0 < surely < ENOUGH:
+        needed = length * (np.array(longer(size, surely)) - 1)
     firsts = {name: 0.0 if at is None else np.nanmin(at) for name, (_, at) in parts.items()}
     lasted = {name: one.equilibrated_at - firsts[name] for name, one in found.items()}
     start, last = latest_start(found, lasted)
@@ -389,16 +404,19 @@ def _agreement(
         n_values,
         min(size, float(n_values)),
         least,
-        0.0 if verdict == SAMPLED else needed or np.nan,
-        (np.nan, np.nan),
+        float(needed[1]),
+        (float(needed[0]), float(needed[1])),
         (*reasons, *notes),
-        max(one.length for one in found.values()),
+        length,
         np.nan if start is None else found[last].equilibrated_at,
         r_hat,
         size,
         tail_effective_size(series),
     )
-    return _with_precision(result, precision, "°" if kind == "angle" else "")
+    # The variance between so few replicas may be larger by chi-squared.
+    n_free = len(found) - 1
+    wider = float(np.sqrt(n_free / chdtri(n_free, MOST)))
+    return _with_precision(result, precision, "°" if kind == "angle" else "", wider)
 
 
 def _states_of_replicas(
