@@ -508,6 +508,16 @@ class TestStates:
         found = paceline.convergence(states, replicas=np.repeat([0, 1], 400), kind="states")
         assert 0 <= found.interval[0] < found.mean < found.interval[1] <= 1
 
+    def test_the_reason_has_the_interval_that_is_shown(self):
+        rng = np.random.default_rng(5)
+        states = np.concatenate([(rng.random(400) < rate).astype(int) for rate in (0.01, 0.05)])
+        labels = np.repeat([0, 1], 400)
+        found = paceline.convergence(states, replicas=labels, kind="states", precision=0.001)
+        assert f"the interval of ± {found.half_width:.2g} is wider than ± 0.001" in found.reasons
+        half = found.half_width + 1e-6
+        found = paceline.convergence(states, replicas=labels, kind="states", precision=half)
+        assert not any("wider" in reason for reason in found.reasons)
+
 
 class TestReplicas:
     def make(self, means, time=5.0, lengths=None):

@@ -142,6 +142,8 @@ def assess(
     }
     notes = _leave_out_copies(parts) if leave_out else []
     # Each replica has a start of its own.
+    if kind == "states":
+        return _states_of_replicas(parts, notes, precision, n_series * len(parts))
     return _assess_replicas(parts, kind, precision, n_series * len(parts), notes)
 
 
@@ -170,11 +172,22 @@ def _assess(
     n_series: int,
 ) -> Convergence:
     """Assess one simulation."""
-    if kind == "angle":
-        return _assess_angles(values, times, precision, n_series)
     if kind == "states":
         return _assess_states(values, times, precision, n_series)
-    return assess_series(values, times, precision=precision, n_series=n_series)
+    return _assess_numbers(values, times, kind, precision, n_series)
+
+
+def _assess_numbers(
+    values: np.ndarray,
+    times: np.ndarray | None,
+    kind: Kind,
+    precision: float | None,
+    n_series: int,
+) -> Convergence:
+    """Assess numbers, angles, or, for "states", 1 in a state and 0 elsewhere."""
+    if kind == "angle":
+        return _assess_angles(values, times, precision, n_series)
+    return assess_series(values, times, precision=precision, kind=kind, n_series=n_series)
 
 
 def _assess_angles(
@@ -310,18 +323,19 @@ def _assess_replicas(
     n_series: int,
     notes: Sequence[str] = (),
 ) -> Convergence:
-    """Assess replicas together: each start, and the agreement of the equilibrated parts."""
-    if kind == "states":
-        return _states_of_replicas(parts, notes, precision, n_series)
+    """Assess replicas together: each start, and the agreement of the equilibrated parts.
+
+    Of states, values are 1 in one state and 0 elsewhere.
+    """
     notes = [*notes]
-    found = {name: _assess(*part, kind, None, n_series) for name, part in parts.items()}
+    found = {name: _assess_numbers(*part, kind, None, n_series) for name, part in parts.items()}
     for name in [name for name, one in found.items() if one.n_values < LEAST_VALUES]:
         del found[name]
         notes.append(f"left out: replica {name} (less than {LEAST_VALUES} values)")
     if len(found) < 2:
         single = assess_series(np.empty(0))
         for name in found:
-            single = _assess(*parts[name], kind, precision, n_series)
+            single = _assess_numbers(*parts[name], kind, precision, n_series)
         number = "one replica only" if found else f"no replica has {LEAST_VALUES} values"
         return replace(single, reasons=(number, *single.reasons, *notes))
     return _agreement(found, parts, kind, precision, notes)
@@ -398,7 +412,7 @@ def _agreement(
     result = Convergence(
         verdict,
         mean,
-        (mean - half, mean + half),
+        interval_of_fraction(mean, half) if kind == "states" else (mean - half, mean + half),
         float(everything.mean()),
         start,
         n_values,
@@ -430,12 +444,11 @@ def _states_of_replicas(
     worst: tuple[int, float, Convergence] | None = None
     for state in states[:1] if len(states) == 2 else states:
         ones = {name: (_in_state(values, state), times) for name, (values, times) in parts.items()}
-        found = _assess_replicas(ones, "linear", precision, n_series * len(states))
+        found = _assess_replicas(ones, "states", precision, n_series * len(states))
         rank = GRADES.index(found.verdict), -float(np.nan_to_num(found.least_independent))
         if worst is None or rank > worst[:2]:
             reasons = (f"of {len(states)} states, {_name(state)} is sampled worst", *found.reasons)
-            interval = interval_of_fraction(found.mean, found.half_width)
-            worst = (*rank, replace(found, interval=interval, reasons=(*reasons, *notes)))
+            worst = (*rank, replace(found, reasons=(*reasons, *notes)))
     return assess_series(np.empty(0)) if worst is None else worst[2]
 
 
