@@ -292,6 +292,23 @@ class TestOddInput:
         assert any(reason in one for one in found.reasons)
         assert np.isnan(found.interval).all()
 
+    def test_only_equal_values_are_constant(self):
+        rng = np.random.default_rng(1)
+        noise = rng.standard_normal(N)
+        halves = np.repeat([0, 1], N // 2)
+        assert not paceline.convergence(noise[:12], replicas=halves[N // 2 - 6 :][:12]).is_constant
+        with np.errstate(over="ignore"):
+            assert not paceline.convergence(1e308 * noise).is_constant
+            huge = paceline.convergence(1e308 * (3 + noise.clip(-1, 1)), replicas=halves)
+        assert not huge.is_constant
+        assert not any("equal" in reason for reason in huge.reasons)
+        assert not paceline.convergence(halves, replicas=halves).is_constant
+        assert not paceline.convergence([2.0] * 3).is_constant
+        for values in (np.full(N, 0.1), np.full(N, 350.0), np.r_[np.nan, np.full(N - 1, 3.1)]):
+            for kind in ("linear", "angle"):
+                assert paceline.convergence(values, kind=kind).is_constant
+                assert paceline.convergence(values, replicas=halves, kind=kind).is_constant
+
     def test_one_jump(self):
         for at in (200, 1000, 1900):
             series = np.where(np.arange(N) < at, 0.0, 5.0) + autoregressive(2)

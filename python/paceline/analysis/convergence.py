@@ -389,6 +389,8 @@ def _agreement(
             f"the shortest replica has only {shortest} equilibrated values ({LEAST_OF_VERDICT} are "
             "needed)"
         )
+    elif not np.isfinite(between.mean):
+        reasons.append(f"all {n_values:,} values have no finite mean")
     elif np.isnan(r_hat):
         reasons.append(f"all {n_values:,} values are equal")
     elif size < ENOUGH or least < ENOUGH:
@@ -426,6 +428,7 @@ def _agreement(
         r_hat,
         size,
         tail_effective_size(series),
+        is_constant=all(one.is_constant for one in found.values()) and len(set(means)) == 1,
     )
     # The variance between so few replicas may be larger by chi-squared.
     n_free = len(found) - 1

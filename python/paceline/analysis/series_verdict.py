@@ -85,6 +85,8 @@ class Convergence:
     bulk_size, tail_size : float
         Rank-normalised effective sample sizes of replicas, for the mean and for the 5 % and 95 %
         quantiles (Vehtari et al. 2021); NaN for one simulation.
+    is_constant : bool
+        True if there are 4 values or more, and all are equal, so that their mean has no interval.
     """
 
     verdict: Verdict
@@ -103,11 +105,7 @@ class Convergence:
     r_hat: float = np.nan
     bulk_size: float = np.nan
     tail_size: float = np.nan
-
-    @property
-    def is_constant(self) -> bool:
-        """True if all values are equal, so that their mean has no interval."""
-        return bool(np.isnan(self.n_independent)) and self.n_values >= LEAST_VALUES
+    is_constant: bool = False
 
     @property
     def half_width(self) -> float:
@@ -298,16 +296,18 @@ def _unknown(
     times: np.ndarray | None,
     reasons: tuple[str, ...],
 ) -> Convergence:
-    """Make the verdict for values that are all equal."""
-    mean = np.nan
+    """Make the verdict for values that are all equal, too few, or without a finite mean."""
+    mean, is_constant = np.nan, False
     if len(values):
-        mean = float(values[0] if values.min() == values.max() else values.mean())
+        is_constant = bool(values.min() == values.max())
+        mean = float(values[0] if is_constant else values.mean())
     unknown = (np.nan, np.nan)
     start = int(rows[0]) if len(rows) else None
     return Convergence(
         *(NOT_SHOWN, mean, unknown, mean, start, len(values), np.nan, np.nan, np.nan, unknown),
         reasons,
         equilibrated_at=_time_of(start, times),
+        is_constant=is_constant and len(values) >= LEAST_VALUES,
     )
 
 

@@ -261,6 +261,7 @@ class SampledSeries(TypedDict):
     r_hat: float | None
     bulk_size: Annotated[float | None, "rank-normalised effective size of replicas, for the mean"]
     tail_size: Annotated[float | None, "the same for their 5 % and 95 % quantiles"]
+    is_constant: Annotated[bool, "true if all values are equal"]
 
 
 class NamedFinding(TypedDict):
