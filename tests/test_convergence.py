@@ -572,6 +572,21 @@ class TestReplicas:
         values, labels = self.make([0, 0, 0], lengths=[2000, 1500, 900])
         assert paceline.convergence(values, replicas=labels).verdict == "sampled"
 
+    def test_a_short_replica_counts_as_much_as_a_long_one(self):
+        rng = np.random.default_rng(2)
+        few, many = rng.standard_normal(40), rng.standard_normal(N)
+        labels = np.repeat([0, 1], [len(few), N])
+        found = paceline.convergence(np.r_[few, many], replicas=labels)
+        ones = [paceline.convergence(one, n_series=2) for one in (few, many)]
+        expected = 4 / sum(1 / one.least_independent for one in ones)
+        assert found.least_independent == pytest.approx(expected)
+        # The variance of the mean of both means is a quarter of the sum of theirs.
+        assert found.n_independent == pytest.approx(4 / (1 / 40 + 1 / N), rel=0.3)
+        assert found.least_independent <= found.n_independent
+        assert "R̂ is of the last 40 equilibrated values of each replica" in found.reasons
+        slow = paceline.convergence(np.r_[autoregressive(10, 40), many], replicas=labels)
+        assert slow.verdict == "not shown to be sampled"
+
     def test_copies_are_left_out(self):
         one = autoregressive(5)
         labels = np.repeat(["a", "b"], N)

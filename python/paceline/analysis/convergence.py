@@ -26,6 +26,8 @@ from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, digits, m
 GRADES = (SAMPLED, NOT_SHOWN, DRIFTING)
 #: Maximum R̂ of replicas that agree. With 10 independent values per replica, R̂ is 1.05 on average.
 MOST_R_HAT = 1.1
+#: Ratio of the longest to the shortest replica, above which the rows of R̂ are noted.
+UNLIKE = 2
 
 
 def convergence(
@@ -373,6 +375,9 @@ def _agreement(
     drifting = [name for name, one in found.items() if one.verdict == DRIFTING]
     reasons = [f"replica {name} drifts" for name in drifting]
     n_values = sum(one.n_values for one in found.values())
+    shortest, longest = (pick(one.n_values for one in found.values()) for pick in (min, max))
+    if longest > UNLIKE * shortest:
+        notes = [*notes, f"R̂ is of the last {shortest:,} equilibrated values of each replica"]
     if r_hat > MOST_R_HAT:
         centre = float(np.median(means))
         farthest = [*found][int(np.argmax(np.abs(means - centre)))]
@@ -382,8 +387,12 @@ def _agreement(
             if differ_as_a_whole(series, MOST_R_HAT)
             else f"the halves of the replicas differ {expected}"
         )
-    least = float(sum(np.nan_to_num(one.least_independent) for one in found.values()))
-    shortest = min(one.n_values for one in found.values())
+    alone = [
+        _independent_of_replicas([one.n_independent for one in found.values()]),
+        _independent_of_replicas([one.least_independent for one in found.values()]),
+    ]
+    together = [min(size, number) for number in alone]
+    counted, lengthened = (together, alone) if r_hat > MOST_R_HAT else (alone, together)
     if shortest < LEAST_OF_VERDICT:
         reasons.append(
             f"the shortest replica has only {shortest} equilibrated values ({LEAST_OF_VERDICT} are "
@@ -393,8 +402,8 @@ def _agreement(
         reasons.append(f"all {n_values:,} values have no finite mean")
     elif np.isnan(r_hat):
         reasons.append(f"all {n_values:,} values are equal")
-    elif size < ENOUGH or least < ENOUGH:
-        few = int(max(1, min(size, least)))
+    elif together[1] < ENOUGH:
+        few = max(1, int(together[1]))
         reasons.append(
             f"as few as {few} of {n_values:,} values may be independent ({ENOUGH} needed)"
         )
@@ -405,9 +414,8 @@ def _agreement(
     length = max(one.length for one in found.values())
     needed = np.full(2, 0.0 if verdict == SAMPLED else np.nan)
     # A drift, and a difference between replicas, may last for any time.
-    surely = min(size, least) if r_hat <= MOST_R_HAT else least
-    if not drifting and 0 < surely < ENOUGH:
-        needed = length * (np.array(longer(size, surely)) - 1)
+    if not drifting and 0 < lengthened[1] < ENOUGH:
+        needed = length * (np.array(longer(*lengthened)) - 1)
     firsts = {name: 0.0 if at is None else np.nanmin(at) for name, (_, at) in parts.items()}
     lasted = {name: one.equilibrated_at - firsts[name] for name, one in found.items()}
     start, last = latest_start(found, lasted)
@@ -418,8 +426,8 @@ def _agreement(
         float(everything.mean()),
         start,
         n_values,
-        min(size, float(n_values)),
-        least,
+        counted[0],
+        counted[1],
         float(needed[1]),
         (float(needed[0]), float(needed[1])),
         (*reasons, *notes),
@@ -434,6 +442,17 @@ def _agreement(
     n_free = len(found) - 1
     wider = float(np.sqrt(n_free / chdtri(n_free, MOST)))
     return _with_precision(result, precision, "°" if kind == "angle" else "", wider)
+
+
+def _independent_of_replicas(numbers: Sequence[float]) -> float:
+    """Return the number of independent values of which a mean of replicas' means is as sure.
+
+    The variance of that mean is the sum of those of n means, divided by n²; so a short replica
+    counts as much as a long one. 0 if a number is unknown, NaN if all are.
+    """
+    if np.isnan(numbers).any():
+        return np.nan if np.isnan(numbers).all() else 0.0
+    return float(len(numbers) ** 2 / np.sum(1 / np.array(numbers)))
 
 
 def _states_of_replicas(

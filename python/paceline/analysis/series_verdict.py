@@ -63,7 +63,8 @@ class Convergence:
     n_values : int
         Number of values in the equilibrated part, without NaN.
     n_independent : float
-        Number of independent values in the equilibrated part.
+        Number of independent values in the equilibrated part; of replicas, the number of which a
+        mean of the replicas' means is as sure, at most `bulk_size` if they differ.
     least_independent : float
         Number of independent values that is exceeded with a probability of 95 %.
     needed_time : float
