@@ -113,6 +113,34 @@ class TestOneSeries:
         assert 0.5 < probable <= cautious
         assert cautious > 0.7
 
+    @pytest.mark.parametrize(
+        ("half", "precision", "text"),
+        [
+            (0.0961, 0.0958, "± 0.0961 is wider than ± 0.0958"),
+            (0.09996, 0.0958, "± 0.1 is wider than ± 0.0958"),
+            (0.1004, 0.1, "± 0.1004 is wider than ± 0.1"),
+            (31.26, 0.5, "± 31 is wider than ± 0.5"),
+            (2.04e-7, 2e-7, "± 2.04e-07 is wider than ± 2e-07"),
+        ],
+    )
+    def test_the_interval_has_digits_that_differ_from_the_precision(self, half, precision, text):
+        noise = np.random.default_rng(1).standard_normal(100)
+        factor = half / paceline.convergence(noise).half_width
+        found = paceline.convergence(factor * noise, precision=precision)
+        assert f"the interval of {text}" in found.reasons
+
+    def test_numbers_in_a_reason_have_digits_that_differ(self):
+        rng, values = np.random.default_rng(0), np.arange(N)
+        jumps = 300 + 0.002 * rng.standard_normal(N) + 0.02 * ((values >= 1000) & (values < 1600))
+        reasons = f"{paceline.convergence(jumps)}"
+        number = r"(300\.?\d*)"
+        for pattern, expected in (
+            (f"two states .about {number} and {number}. only twice", [300, 300.02]),
+            (f"the means of its halves differ: {number} and {number}", [300, 300.012]),
+        ):
+            found = [float(one) for one in re.search(pattern, reasons).groups()]
+            assert found == pytest.approx(expected, abs=0.001)
+
     def test_a_precision_of_angles_and_replicas_has_two_times(self):
         narrow, cautious = [], []
         for seed in range(40):

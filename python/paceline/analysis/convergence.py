@@ -19,8 +19,9 @@ from paceline.analysis.series_verdict import (
     interval_of_fraction,
     longer,
     usable_rows,
+    wider_than,
 )
-from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, digits, mean_of_replicas
+from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, mean_of_replicas
 
 #: Verdicts, from best to worst.
 GRADES = (SAMPLED, NOT_SHOWN, DRIFTING)
@@ -291,10 +292,9 @@ def _with_precision(
     half = found.half_width
     if precision is None or not half > precision:
         return found
-    reason = f"the interval of ± {digits(half, 2)}{unit} is wider than ± {precision:g}{unit}"
     verdict = found.verdict if found.verdict == DRIFTING else NOT_SHOWN
     kept = () if found.verdict == SAMPLED else found.reasons
-    found = replace(found, verdict=verdict, reasons=(*kept, reason))
+    found = replace(found, verdict=verdict, reasons=(*kept, wider_than(half, precision, unit)))
     if verdict == DRIFTING:
         return found
     widths = half * np.array([1, max(1.0, wider)])

@@ -1,5 +1,7 @@
 """Verdict on one time series: whether it is equilibrated, and whether it is long enough."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -31,6 +33,8 @@ DRIFTING: Verdict = "drifting"
 UNKNOWN_START = -1
 #: Minimum difference between the means of both halves that counts as notable, in standard errors.
 NOTABLE_HALVES = 2.5
+#: Number of decimal digits of a number in double precision.
+MOST_DIGITS = 15
 #: Note on a series whose times are strongly uneven.
 BY_TIME = "times are not equally spaced: values are weighted by the time that they stand for"
 #: Number of independent values with which a series is probably sampled. `ENOUGH` must be exceeded
@@ -323,6 +327,25 @@ def _independent(found: Convergence) -> str:
     return f"about {n:,}" if n < found.n_values else "all"
 
 
+def _told_apart(numbers: Iterable[float], n_digits: int) -> tuple[str, str]:
+    """Format two numbers with this many digits or more, so that two digits differ."""
+    first, second = numbers
+    largest, difference = max(abs(first), abs(second)), abs(second - first)
+    if difference > 0:
+        n_digits = max(n_digits, math.floor(math.log10(largest) - math.log10(difference)) + 2)
+    return digits(first, n_digits), digits(second, n_digits)
+
+
+def wider_than(half: float, precision: float, unit: str = "") -> str:
+    """Compare half the width of an interval with a precision, with enough digits to differ."""
+    asked = digits(precision, MOST_DIGITS)
+    # As many as the precision has, from 2 to 4.
+    n_digits = min(4, max(2, len(asked.split("e")[0].replace(".", "").strip("0"))))
+    while float(f"{half:.{n_digits}g}") <= precision and n_digits < MOST_DIGITS:
+        n_digits += 1
+    return f"the interval of ± {digits(half, n_digits)}{unit} is wider than ± {asked}{unit}"
+
+
 def _doubts(
     production: np.ndarray,
     found: Convergence,
@@ -358,7 +381,7 @@ def _doubts(
         n_changes = states[0]
         # Rounding leaves a small remainder where the mean is 0.
         means = (round(centre / scale + value, 12) * scale + 0.0 for value in states[1:])
-        low, high = (digits(value, 3) for value in means)
+        low, high = _told_apart(means, 3)
         change = (
             "it turned between two directions"
             if kind == "angle"
@@ -371,14 +394,12 @@ def _doubts(
     halves = [half.mean() for half in np.array_split(production, 2)]
     standard_error = float(np.sqrt(error.weights @ error.variances))
     if enough_values and abs(halves[1] - halves[0]) > NOTABLE_HALVES * 2 * standard_error:
-        first, second = (digits(centre + scale * half, 4) for half in halves)
+        first, second = _told_apart((centre + scale * half for half in halves), 4)
         sizes = "" if kind == "angle" else f": {first} and {second}"
         doubts.append(f"the means of its halves differ{sizes}")
         factors = np.maximum(factors, 2)
     if precision is not None and found.half_width > precision:
-        doubts.append(
-            f"the interval of ± {digits(found.half_width, 2)} is wider than ± {precision:g}"
-        )
+        doubts.append(wider_than(found.half_width, precision))
         widths = np.array([found.half_width, scale * error.interval_of_quantile(0.95, LEVEL)])
         factors = np.maximum(factors, (widths / precision) ** 2)
     return doubts, (float(factors[0]), float(factors[1]))
