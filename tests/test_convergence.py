@@ -484,6 +484,13 @@ class TestAngles:
         found = paceline.convergence(np.random.default_rng(1).uniform(0, 360, N), kind="angle")
         assert found.verdict == "not shown to be sampled"
 
+    def test_few_uniform_angles_seem_to_have_a_direction(self):
+        angles = np.random.default_rng(3).uniform(-180, 180, (400, 300))
+        found = [paceline.convergence(one, kind="angle") for one in angles]
+        assert np.mean([one.verdict == "sampled" for one in found]) <= 0.07
+        narrow = [one.half_width for one in found if one.half_width < 180]
+        assert max(narrow) <= np.degrees(np.arcsin(1 / 1.25))
+
     def test_an_angle_that_turned_once(self):
         degrees = np.where(np.arange(N) < 900, -60.0, 170.0) + 15 * autoregressive(3)
         assert paceline.convergence(degrees, kind="angle").verdict != "sampled"

@@ -27,6 +27,9 @@ from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, mean_of_r
 GRADES = (SAMPLED, NOT_SHOWN, DRIFTING)
 #: Maximum R̂ of replicas that agree. With 10 independent values per replica, R̂ is 1.05 on average.
 MOST_R_HAT = 1.1
+#: Minimum length of the mean vector of angles with a preferred direction, in half widths of the
+#: 95 % interval across it. Uniform angles exceed it in 5 % (Rayleigh's test): √(2 ln 20) / 1.96.
+LEAST_LENGTH = 1.25
 #: Ratio of the longest to the shortest replica, above which the rows of R̂ are noted.
 UNLIKE = 2
 
@@ -214,13 +217,14 @@ def _assess_angles(
         assess_series(part, times, start=start, kind="angle") for part in (turned.real, turned.imag)
     )
     length = abs(mean)
-    half = np.degrees(np.arcsin(across.half_width / length)) if across.half_width < length else 180
+    is_directed = length > LEAST_LENGTH * across.half_width
+    half = np.degrees(np.arcsin(across.half_width / length)) if is_directed else 180
     worst = max((across, along), key=lambda one: GRADES.index(one.verdict))
     centre = float(np.degrees(np.angle(mean)))
     everything = float(np.degrees(np.angle(known.mean())))
     interval = float(centre - half), float(centre + half)
     found = replace(worst, mean=centre, interval=interval, mean_of_all=everything)
-    if half == 180 and found.verdict == SAMPLED:
+    if not is_directed and found.verdict == SAMPLED:
         found = replace(
             found,
             verdict=NOT_SHOWN,
