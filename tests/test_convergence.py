@@ -510,6 +510,9 @@ class TestStates:
         found = paceline.convergence(letters, kind="states")
         assert found.verdict != "sampled"
         assert any(reason.endswith("is sampled worst") for reason in found.reasons)
+        assert f"of 3 states, {found.state} is sampled worst" in found.reasons
+        assert found.mean_of_all == pytest.approx(np.mean(letters == found.state))
+        assert paceline.convergence(letters == "C").state == ""
         assert 0 < found.mean_of_all < 1
 
     def test_a_state_that_is_seen_once(self):
@@ -559,6 +562,7 @@ class TestStates:
         states = np.concatenate([(rng.random(400) < rate).astype(int) for rate in (0.01, 0.05)])
         found = paceline.convergence(states, replicas=np.repeat([0, 1], 400), kind="states")
         assert 0 <= found.interval[0] < found.mean < found.interval[1] <= 1
+        assert found.mean == pytest.approx(np.mean(states == int(found.state)))
 
     def test_the_reason_has_the_interval_that_is_shown(self):
         rng = np.random.default_rng(5)

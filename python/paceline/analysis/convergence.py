@@ -266,7 +266,7 @@ def _assess_states(
     )
     worst = found[name]
     of = f"of {len(found)} states, {name} is sampled worst" if len(found) > 1 else f"state {name}"
-    return replace(worst, reasons=(of, *worst.reasons))
+    return replace(worst, reasons=(of, *worst.reasons), state=name)
 
 
 def _states(values: np.ndarray) -> np.ndarray:
@@ -473,8 +473,9 @@ def _states_of_replicas(
         found = _assess_replicas(ones, "states", precision, n_series * len(states))
         rank = GRADES.index(found.verdict), -float(np.nan_to_num(found.least_independent))
         if worst is None or rank > worst[:2]:
-            reasons = (f"of {len(states)} states, {_name(state)} is sampled worst", *found.reasons)
-            worst = (*rank, replace(found, reasons=(*reasons, *notes)))
+            name = _name(state)
+            reasons = (f"of {len(states)} states, {name} is sampled worst", *found.reasons)
+            worst = (*rank, replace(found, reasons=(*reasons, *notes), state=name))
     return assess_series(np.empty(0)) if worst is None else worst[2]
 
 

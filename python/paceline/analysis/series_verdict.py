@@ -92,6 +92,8 @@ class Convergence:
         quantiles (Vehtari et al. 2021); NaN for one simulation.
     is_constant : bool
         True if there are 4 values or more, and all are equal, so that their mean has no interval.
+    state : str
+        State whose population `mean` is; empty for numbers and angles.
     """
 
     verdict: Verdict
@@ -111,6 +113,7 @@ class Convergence:
     bulk_size: float = np.nan
     tail_size: float = np.nan
     is_constant: bool = False
+    state: str = ""
 
     @property
     def half_width(self) -> float:

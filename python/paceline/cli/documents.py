@@ -262,6 +262,7 @@ class SampledSeries(TypedDict):
     bulk_size: Annotated[float | None, "rank-normalised effective size of replicas, for the mean"]
     tail_size: Annotated[float | None, "the same for their 5 % and 95 % quantiles"]
     is_constant: Annotated[bool, "true if all values are equal"]
+    state: Annotated[str, "state whose population the mean is; empty for numbers and angles"]
 
 
 class NamedFinding(TypedDict):
