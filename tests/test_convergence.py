@@ -356,6 +356,20 @@ class TestOddInput:
         assert "left out: 200 values (NaN or infinite)" in found.reasons
         assert abs(found.equilibrated_from - whole.equilibrated_from) < 120
 
+    def test_rows_without_a_value_are_no_start(self):
+        series, times = autoregressive(5), 2.0 * np.arange(N)
+        series[:500] = np.nan
+        for values in (series, np.where(np.isnan(series), series, 3.0)):
+            found = paceline.convergence(values, times)
+            assert (found.equilibrated_from, found.equilibrated_at) == (0, 0.0)
+            assert found.n_values == N - 500
+        late = series + 9 * np.exp(-np.arange(N) / 50 + 10)
+        assert paceline.convergence(late).equilibrated_from > 500
+
+    def test_one_0_has_no_sign(self):
+        found = paceline.convergence(np.full(N, -0.0))
+        assert not np.signbit([found.mean, found.mean_of_all]).any()
+
     def test_repeated_times_are_left_out(self):
         times = np.arange(N) * 1.0
         times[1000:] -= 1
@@ -484,6 +498,30 @@ class TestAngles:
         found = paceline.convergence(np.random.default_rng(1).uniform(0, 360, N), kind="angle")
         assert found.verdict == "not shown to be sampled"
 
+    @pytest.mark.parametrize("degrees", [350.0, -10.0, 710.0])
+    def test_means_are_between_minus_180_and_180(self, degrees):
+        noise = np.random.default_rng(1).standard_normal(N)
+        for width in (0, 1e-3):
+            values = degrees + width * noise
+            found = paceline.convergence(values, kind="angle")
+            assert found.mean == pytest.approx(-10, abs=1e-3)
+            assert found.mean_of_all == pytest.approx(-10, abs=1e-3)
+            values[::2] -= 360
+            found = paceline.convergence(values, kind="angle")
+            assert found.mean == pytest.approx(-10, abs=1e-3)
+            assert found.is_constant is (width == 0)
+            together = paceline.convergence(
+                np.r_[values, values[::-1]], replicas=np.repeat([0, 1], N), kind="angle"
+            )
+            assert together.mean == pytest.approx(-10, abs=1e-3)
+        for values in ([179.0, -179.0], [180.0] * N, [-180.0] * N, [180.0, -180.0] * N):
+            assert paceline.convergence(values, kind="angle").mean == 180
+        around = 180 + autoregressive(1, 2 * N)
+        for one in (around, around - 360):
+            found = paceline.convergence(one, replicas=np.repeat([0, 1], N), kind="angle")
+            assert -180 < found.mean <= 180
+            assert found.mean % 360 == pytest.approx(180, abs=0.5)
+
     def test_few_uniform_angles_seem_to_have_a_direction(self):
         angles = np.random.default_rng(3).uniform(-180, 180, (400, 300))
         found = [paceline.convergence(one, kind="angle") for one in angles]
@@ -588,6 +626,7 @@ class TestReplicas:
         values, labels = self.make([0, 0, 0, 0])
         found = paceline.convergence(values, replicas=labels)
         assert found.verdict == "sampled"
+        assert (found.needed_time, found.needed_interval) == (0, (0, 0))
         assert found.interval[0] < 0 < found.interval[1]
         assert any("4 replicas agree" in reason for reason in found.reasons)
 

@@ -201,10 +201,15 @@ def _assess_angles(
 ) -> Convergence:
     """Assess angles by their unit vectors: the components along and across the circular mean."""
     rows = usable_rows(degrees, times)
+    degrees = _turned(degrees)
     turns = np.exp(1j * np.radians(degrees))
     known = turns[rows]
     if len(known) < LEAST_VALUES or np.ptp(degrees[rows]) == 0:
-        return assess_series(degrees, times)
+        few = assess_series(degrees, times)
+        if few.is_constant or not len(known):
+            return few
+        centre = float(np.degrees(np.angle(known.mean())))
+        return replace(few, mean=centre, mean_of_all=centre)
     start: int | None = 0
     for part in (known.real, known.imag):
         first = find_start(part, n_series) if np.ptp(part) > 0 else 0
@@ -415,6 +420,9 @@ def _agreement(
     if not reasons:
         reasons = [f"{len(found)} replicas agree (R̂ is {shown})"]
     mean, half = float(between.mean), float(between.interval)
+    mean_of_all = float(everything.mean())
+    if kind == "angle":
+        mean, mean_of_all = (float(one) for one in _turned(np.array([mean, mean_of_all])))
     length = max(one.length for one in found.values())
     needed = np.full(2, 0.0 if verdict == SAMPLED else np.nan)
     # A drift, and a difference between replicas, may last for any time.
@@ -427,7 +435,7 @@ def _agreement(
         verdict,
         mean,
         interval_of_fraction(mean, half) if kind == "states" else (mean - half, mean + half),
-        float(everything.mean()),
+        mean_of_all,
         start,
         n_values,
         counted[0],
@@ -486,5 +494,5 @@ def _production(values: np.ndarray, times: np.ndarray | None, found: Convergence
 
 
 def _turned(degrees: np.ndarray) -> np.ndarray:
-    """Shift angles by whole turns into the range from -180° to 180°."""
-    return (degrees + 180) % 360 - 180
+    """Shift angles by whole turns to above -180°, and 180° at most."""
+    return 180 - (180 - degrees) % 360

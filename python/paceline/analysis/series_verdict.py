@@ -171,7 +171,7 @@ def assess_series(
     error = error_of_mean(production - production_mean)
     half = scale * error.interval(LEVEL)
     mean = centre + scale * production_mean if start else centre
-    first = None if start is None else int(rows[start])
+    first = None if start is None else _first_row(rows, start, times)
     n_values = int(np.count_nonzero(used.known[first or 0 :]))
     found = Convergence(
         DRIFTING if start is None else SAMPLED,
@@ -291,6 +291,13 @@ def _checked(values: np.ndarray, times: np.ndarray | None) -> _Used:
     return _Used(known, rows, step, tuple(notes))
 
 
+def _first_row(rows: np.ndarray, start: int, times: np.ndarray | None) -> int:
+    """Return the first row of the equilibrated part; rows without a value are no start."""
+    if start:
+        return int(rows[start])
+    return 0 if times is None else int(np.argmax(np.isfinite(times)))
+
+
 def _time_of(row: int | None, times: np.ndarray | None) -> float:
     """Return the time of a row, or its index."""
     if row is None:
@@ -308,9 +315,9 @@ def _unknown(
     mean, is_constant = np.nan, False
     if len(values):
         is_constant = bool(values.min() == values.max())
-        mean = float(values[0] if is_constant else values.mean())
+        mean = float(values[0] if is_constant else values.mean()) + 0.0  # not -0
     unknown = (np.nan, np.nan)
-    start = int(rows[0]) if len(rows) else None
+    start = _first_row(rows, 0, times) if len(rows) else None
     return Convergence(
         *(NOT_SHOWN, mean, unknown, mean, start, len(values), np.nan, np.nan, np.nan, unknown),
         reasons,
