@@ -593,7 +593,7 @@ class TestStates:
         columns = {"time (ps)": np.arange(500.0), "state": states}
         table = Table(columns, "time (ps)", {"state": ""}, "")
         (one,) = table_verdicts(table, kind="states").values()
-        assert one.mean_text == f"{found.mean:.3f} ({low:.3f} to {high:.3f})"
+        assert one.mean_text == f"state 0: {found.mean:.3f} ({low:.3f} to {high:.3f})"
 
     def test_the_interval_between_replicas_lies_between_0_and_1(self):
         rng = np.random.default_rng(5)

@@ -105,7 +105,7 @@ class SeriesVerdict:
 
     @property
     def mean_text(self) -> str:
-        """Mean of the equilibrated part, with its 95 % interval if that is known."""
+        """Mean of the equilibrated part, or population of a state, with its 95 % interval."""
         half = self.found.half_width
         if np.isnan(self.found.mean):
             return "–"
@@ -115,7 +115,8 @@ class SeriesVerdict:
             low, high = self.found.interval
             decimals = self._decimals_of_states
             numbers = (f"{value:.{decimals}f}" for value in (self.found.mean, low, high))
-            return "{} ({} to {})".format(*numbers)
+            which = f"state {self.found.state}: " if self.found.state else ""
+            return which + "{} ({} to {})".format(*numbers)
         return f"{with_error(self.found.mean, half)}{self.unit}"
 
     @property
