@@ -359,6 +359,33 @@ def test_only_folders_inside_are_listed(event, confined, folder):
             confined.check(event, (path,))
 
 
+def test_only_named_files_of_the_system_are_read(confined):
+    """Python reads the types of files from one of them, if the system has it."""
+    for path in ("/etc/mime.types", "/etc/apache2/mime.types", "/etc/fonts/fonts.conf"):
+        confined.check("open", (path, "r", os.O_RDONLY))
+    for path in ("/etc/mime.types/x", "/etc/mime.types.old", "/etc/passwd", "/etc/fonts.conf"):
+        with pytest.raises(PermissionError, match="outside of the folder"):
+            confined.check("open", (path, "r", os.O_RDONLY))
+    with pytest.raises(PermissionError, match="outside of the folder"):
+        confined.check("open", ("/etc/mime.types", "w", os.O_WRONLY))
+
+
+def test_crates_are_written(folder):
+    (folder / "rmsd.toml").write_text('[rmsd]\nselect = "name CA"\n')
+    (folder / "a.csv").write_text("id,topology,trajectory\na,adk.psf,adk.dcd\n")
+    battery = {"battery": "rmsd.toml", "end": "3", "crate": True}
+    results = ask(
+        folder,
+        ("run", {**RMSD, **battery, "output": "results"}),
+        ("survey", {**battery, "catalogue": "a.csv", "output": "tables", "no_page": True}),
+    )
+    for result, name in zip(results, ("results", "tables"), strict=True):
+        answer = content(result)
+        assert not result.is_error, answer
+        assert f"{name}/ro-crate-metadata.json" in answer["written"]
+        assert all((folder / one).exists() for one in answer["written"])
+
+
 def _content(folder):
     """Names and bytes of the files in a folder, but not in its subfolders."""
     return {path.name: path.read_bytes() if path.is_file() else b"" for path in folder.iterdir()}

@@ -1,5 +1,6 @@
 """Tests of `paceline replay`: every changed digit of a result is found, and the reason is named."""
 
+import errno
 import hashlib
 import json
 import random
@@ -986,6 +987,26 @@ def test_a_crate_is_replaced_only_on_request(crate, adk, run):
     assert run(*command[:-1], "-e", "5", "--overwrite")[0] == 0
     assert not (crate / "ro-crate-metadata.json").exists()
     assert run(*command, "-e", "5", "--overwrite")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["run", "survey"])
+def test_results_are_listed_if_the_crate_cannot_be_written(
+    name, crate, survey_crate, adk, tmp_path, run, monkeypatch
+):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", "ro-crate-metadata.json")
+
+    monkeypatch.setattr(crate_module, "_graph", full)
+    battery = str(crate.parent / "my battery.toml")
+    words = ["run", battery, str(adk.topology), str(adk.trajectory)]
+    if name == "survey":
+        words = [*survey_crate[1][:4], "--backend", "serial"]
+    status, out, _ = run(*words, "-e", "3", "--crate", "--json", "-o", tmp_path / "results")
+    document = json.loads(out)
+    assert status
+    assert "No space left on device" in document["error"]["message"]
+    assert f"{tmp_path / 'results' / 'index.html'}" in document["written"]
+    assert all(Path(one).is_file() for one in document["written"])
 
 
 @pytest.mark.parametrize("which", ["crate", "odd_crate", "survey_crate"])

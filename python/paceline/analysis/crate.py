@@ -204,7 +204,8 @@ def _result(folder: Path, path: Path) -> JsonObject:
 
 def _media_type(path: Path) -> str:
     """Return the media type of a file, by its name."""
-    known = _TYPES.get(path.suffix.lower()) or mimetypes.guess_type(path.name)[0]
+    # Only the types that Python itself knows, so that a crate does not depend on the system.
+    known = _TYPES.get(path.suffix.lower()) or mimetypes.MimeTypes().guess_type(path.name)[0]
     return known or "application/octet-stream"
 
 

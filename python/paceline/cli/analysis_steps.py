@@ -539,12 +539,16 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
         with saved_together(kept.finish if kept else None):
             battery.save(args.output, overwrite=args.overwrite, **_common_figure_options(args))
             save_report(args, battery.timings)
+    made = [path for path in outputs if path.exists()]
     if args.crate:
-        write_crate(args.output, outputs, overwrite=args.overwrite)
+        try:
+            write_crate(args.output, outputs, overwrite=args.overwrite)
+            made.append(args.output / METADATA)
+        except Exception as stop:  # the results are written all the same, and reported
+            error = error or stop
     say_battery(battery, args.report)
     page = args.output / "index.html"
     if args.json:
-        made = [path for path in outputs if path.exists()]
         facts = {"folder": args.output, "page": page, **json_of_battery(battery)}
         print_json(args.command, **facts, written=files_of(*made, args.report))
     else:

@@ -9,6 +9,7 @@ of the process are confined in the same way; worker processes would not be, and 
 
 import errno
 import glob
+import mimetypes
 import os
 import re
 import sys
@@ -25,11 +26,12 @@ from paceline.trajectory.open import cache_folder
 
 #: Scheme of a URL: two letters or more, because one letter is a Windows drive.
 _URL = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):/")
-#: Folders of the system from which Python's libraries read.
+#: Folders of the system from which Python's libraries read, and further files.
 _OF_SYSTEM = (
     *("/usr", "/lib", "/lib64", "/bin", "/proc", "/sys", "/dev", "/System", "/Library"),
-    *("/etc/fonts", "/etc/localtime", "/etc/os-release", "/etc/mime.types"),
+    "/etc/fonts",
 )
+_FILES = frozenset(["/etc/localtime", "/etc/os-release", *mimetypes.knownfiles])
 #: Files of the system that contain secrets.
 _SECRET = re.compile(r"/proc/.*/(environ|cmdline|mem|maps|fd|cwd|root)\b")
 #: Events of Python that change files, with the number of paths among their arguments.
@@ -164,6 +166,7 @@ class _Watch:
             allowed = _SECRET.match(name) is None
         else:
             allowed = (os.path.realpath(name) + end).startswith(roots) or name == os.devnull
+            allowed |= name in _FILES and not writes
         if not allowed:
             # Libraries expect the error number that the system would give.
             raise PermissionError(errno.EACCES, _OUTSIDE, name)

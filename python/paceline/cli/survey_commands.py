@@ -230,11 +230,17 @@ def run_survey(args: argparse.Namespace) -> int:
     failures = found.failures.to_pylist()
     written = [found.path(name) for name in found.facts["tables"]]
     written += [path for name in (PAGE, MANIFEST) if (path := found.folder / name).exists()]
-    if args.crate and write_crate_of_survey(
-        found, written, args.command_line, overwrite=args.overwrite
-    ):
-        written.append(found.folder / METADATA)
+    error: Exception | None = None
+    try:
+        if args.crate and write_crate_of_survey(
+            found, written, args.command_line, overwrite=args.overwrite
+        ):
+            written.append(found.folder / METADATA)
+    except Exception as stop:  # the tables are written all the same, and reported
+        error = stop
     _report(found, failures, written, as_json=args.json)
+    if error is not None:
+        raise error
     lost = {(one["id"], one["replica"]) for one in failures if not one["analysis"]}
     return FAILED if len(lost) == found.facts["tables"]["systems"]["rows"] else 0
 
