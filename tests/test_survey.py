@@ -748,8 +748,7 @@ def test_replay_of_a_survey_by_another_processor_has_a_tolerance(copied, tmp_pat
 def test_replay_of_a_survey_that_was_moved(copied, tmp_path):
     found = run(copied, tmp_path / "out")
     shutil.move(copied, tmp_path / "moved")
-    with pytest.raises(UnsupportedError, match="cannot be computed now"):
-        survey_replay.replay_survey(found.folder)
+    assert survey_replay.replay_survey(found.folder).verdict == "not checked"
     check = survey_replay.replay_survey(found.folder, files=tmp_path / "moved")
     assert check.verdict == "equal"
     assert check.reasons == [f"files were looked up from the folder {tmp_path / 'moved'}"]
@@ -1000,9 +999,147 @@ def test_replay_of_a_forged_survey_reads_no_checkpoint(copied, tmp_path):
 
 def test_replay_of_a_survey_whose_files_are_missing(copied, tmp_path):
     found = run(copied, tmp_path / "out")
-    shutil.rmtree(copied / "core")
-    with pytest.raises(UnsupportedError, match="cannot be computed now"):
-        survey_replay.replay_survey(found.folder)
+    (copied / "core" / "1" / "md.xtc").unlink()
+    check = survey_replay.replay_survey(found.folder)
+    assert (check.verdict, check.compared) == ("not checked", "5 systems of a survey")
+    reason = "1 of 6 systems could not be compared: core (1): it cannot be computed now"
+    assert check.reasons[0].startswith(reason)
+    assert main(["replay", str(found.folder)]) == 2
+    # The missing file hides no difference of another system.
+    shutil.copy(copied / "lid" / "2" / "md.xtc", copied / "lid" / "1" / "md.xtc")
+    check = survey_replay.replay_survey(found.folder)
+    places = [one.place for one in check.differences]
+    assert (check.verdict, places) == (
+        "differs",
+        ["systems.parquet: lid (1): digest of lid/1/md.xtc"],
+    )
+    assert check.reasons[0].startswith(reason)
+    assert main(["replay", str(found.folder)]) == 1
+
+
+def test_replay_of_a_survey_that_lacks_a_table(copied, tmp_path):
+    found = run(copied, tmp_path / "out")
+    for name in ("series", "systems"):
+        found.path(name).unlink()
+        check = survey_replay.replay_survey(found.folder)
+        sentence = f"{found.path(name)}: the table is missing; run the survey again"
+        assert (check.verdict, sentence in check.reasons) == ("differs", True)
+        assert main(["replay", str(found.folder)]) == 1
+
+
+def edited(folder, name, change):
+    """Change a table, and set its number of rows and its SHA-256 in the manifest."""
+    from pyarrow import parquet
+
+    path, manifest = folder / f"{name}.parquet", folder / "survey.json"
+    table = change(parquet.read_table(path))
+    parquet.write_table(table, path, row_group_size=max(len(table), 1))
+    about = json.loads(manifest.read_text())
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    about["tables"][name] = {"rows": len(table), "sha256": sha256}
+    manifest.write_text(json.dumps(about))
+
+
+def with_value(column, row, change):
+    """Return a function that changes one value of a table."""
+    arrow = survey_records.need_arrow()
+
+    def changed(table):
+        values = table[column].to_pylist()
+        values[row] = change(values[row])
+        number = table.schema.get_field_index(column)
+        field = table.schema.field(number)
+        return table.set_column(number, field, arrow.array(values, field.type))
+
+    return changed
+
+
+def with_first_row_again(table):
+    return survey_records.need_arrow().concat_tables([table, table.slice(0, 1)])
+
+
+@pytest.fixture(scope="module")
+def tables(deposit, tmp_path_factory):
+    """A survey in whose tables are warnings and failures, too."""
+    folder = tmp_path_factory.mktemp("tables") / "out"
+    battery = {**BATTERY, "wrong": {"analysis": "rmsd", "select": "name NONE"}}
+    found = run(deposit, folder, battery=battery)
+    assert all(found.facts["tables"][name]["rows"] for name in TABLES)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "place"),
+    [
+        *(
+            (name, with_value(column, 1, "{}x".format), f"{name}.parquet, row 2: core: {column}")
+            for name in TABLES[1:]
+            for column in ("id", "replica")
+        ),
+        *((name, with_first_row_again, f"{name}.parquet: rows") for name in TABLES[1:]),
+        *(
+            ("systems", with_value(f"n_{name}", 2, lambda n: n + 1), f"{name}.parquet: rows")
+            for name in TABLES[1:]
+        ),
+        ("systems", with_value("n_series", 2, lambda n: -1), "series.parquet: rows"),
+        ("systems", with_first_row_again, "survey.json: number of systems in the catalogue"),
+        *(
+            (
+                name,
+                lambda table: table.append_column("more", table["id"]),
+                f"{name}.parquet: type of the column 'more'",
+            )
+            for name in TABLES[1:]
+        ),
+        (
+            "quantities",
+            lambda table: table.drop_columns(["mean"]),
+            "quantities.parquet: type of the column 'mean'",
+        ),
+        (
+            "systems",
+            lambda table: table.drop_columns(["key"]),
+            "systems.parquet: type of the column 'key'",
+        ),
+        (
+            "series",
+            lambda table: table.select(table.column_names[::-1]),
+            "series.parquet: order of the columns",
+        ),
+    ],
+)
+def test_replay_finds_changed_rows_and_columns(tables, tmp_path, name, change, place):
+    folder = shutil.copytree(tables, tmp_path / "out")
+    edited(folder, name, change)
+    check = survey_replay.replay_survey(folder, sample=1)
+    assert check.verdict == "differs"
+    assert place in [one.place for one in check.differences]
+
+
+def test_replay_finds_a_system_that_was_removed_from_all_tables(tables, tmp_path):
+    folder = shutil.copytree(tables, tmp_path / "out")
+
+    def without_last(table):
+        ids = zip(table["id"].to_pylist(), table["replica"].to_pylist(), strict=True)
+        return table.filter(survey_records.need_arrow().array([one != ("lid", "3") for one in ids]))
+
+    for name in TABLES:
+        edited(folder, name, without_last)
+    [difference] = survey_replay.replay_survey(folder, sample=1).differences
+    assert difference.place == "survey.json: number of systems in the catalogue"
+    assert (difference.saved, difference.computed) == ("6", "5")
+
+
+def test_replay_finds_changed_numbers_of_a_manifest(tables, tmp_path):
+    folder = shutil.copytree(tables, tmp_path / "out")
+    about = json.loads((folder / "survey.json").read_text())
+    for name in TABLES:
+        about["tables"][name]["rows"] += 1
+    about["catalogue"]["systems"] -= 1
+    (folder / "survey.json").write_text(json.dumps(about))
+    places = [one.place for one in survey_replay.replay_survey(folder, sample=1).differences]
+    assert {f"survey.json: rows of the table {name}" for name in TABLES} < {*places}
+    assert "survey.json: number of systems in the catalogue" in places
 
 
 def test_a_name_that_is_refused_is_a_failure_of_its_trajectory(copied, tmp_path):

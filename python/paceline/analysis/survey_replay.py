@@ -9,11 +9,13 @@ import math
 import os
 import random
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from paceline._util.files import is_address
 from paceline._util.json_object import JsonObject
@@ -25,16 +27,16 @@ from paceline.analysis.replay import (
     deviation_of_cells,
 )
 from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry
-from paceline.analysis.survey_records import PROGRAMS, need_arrow, read_parquet
+from paceline.analysis.survey_records import PROGRAMS, arrow_array, need_arrow, read_parquet
 from paceline.analysis.survey_tables import (
     COUNTED,
     MANIFEST,
     TABLES,
-    WITH_COLUMNS,
     FoundRows,
     StoredTables,
     Survey,
     rows_of,
+    schema_of,
 )
 from paceline.analysis.survey_worker import (
     SurveyItem,
@@ -44,7 +46,7 @@ from paceline.analysis.survey_worker import (
     program_versions,
     with_digest,
 )
-from paceline.errors import FileChangedError, UnsupportedError
+from paceline.errors import FileChangedError, PacelineError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.runner import FramesChosen
 
@@ -65,6 +67,8 @@ COMPARED = tuple(
 #: Columns of numbers that are not computed by sums, such as times of frames, and so are equal on
 #: all processors.
 EXACT = ("first_time", "last_time", "time", "equilibrated_at", "equilibrated_from")
+#: Types of the columns of a catalogue.
+TYPES = ("string", "bool", "int64", "double")
 #: Columns that name a row in a message.
 NAMES = ("analysis", "quantity", "x", "frame", "message")
 
@@ -83,10 +87,14 @@ def replay_survey(
 ) -> Check:
     """Compute all or some systems of a survey again, and compare every value.
 
-    Digests of all tables are compared with the manifest, then columns that occur in several tables,
-    and then the rows of each system, bit by bit. `frames_named` returns the choice of frames that a
-    text in a manifest describes, or None. `files` is the folder to which the names of files are
-    relative, if it is no longer that of the catalogue.
+    Digests of all tables, their columns and numbers of rows are compared with the manifest, then
+    columns that occur in several tables, and then the rows of each system, bit by bit. A system
+    that cannot be computed now does not end the comparison of the others. The processor is not
+    compared: if numbers differ, and another processor computed them, the check says so.
+
+    `frames_named` returns the choice of frames that a text in a manifest describes, or None.
+    `files` is the folder to which the names of files are relative, if it is no longer that of the
+    catalogue.
 
     Raises `UnsupportedError` if the survey chose frames by a function, which no file records.
     """
@@ -98,13 +106,16 @@ def replay_survey(
         except FileChangedError as error:
             check.reasons.append(f"{error}")
     changed = bool(check.reasons)
+    missing = {name for name in survey.facts["tables"] if not survey.path(name).exists()}
     differences = Differences()
     processors: set[tuple[str, str]] = set()
     n_systems = 0
+    #: Systems that cannot be computed now, with the reasons.
+    lost: list[str] = []
     try:
-        stored = StoredTables(survey, checked=False)
-        systems = read_parquet(survey.path("systems")).to_pylist()
-        differences.add_all(_columns_that_differ(survey, systems))
+        tables = _ComparedTables(survey, missing)
+        differences.add_all(tables.differences())
+        systems = tables.rows_of_systems
         settings = settings_of(survey, frames_named)
         differences.add_all(_keys_that_differ(survey, systems, settings))
         entries = entries_of(systems)
@@ -113,26 +124,44 @@ def replay_survey(
             check.reasons.append(f"files were looked up from the folder {settings.folder}")
         if sample is not None and sample < len(entries):
             entries = random.Random(SEED).sample(entries, sample)
+        stored = StoredTables(survey, tables.comparable, checked=False) if entries else None
         for entry in entries:
-            found = rows_of(analyse(SurveyItem(entry), settings, "serial"))
+            assert stored is not None
             [was] = stored.rows([entry.key])
+            found = rows_of(analyse(SurveyItem(entry), settings, "serial"))
             n_before = differences.n
-            differences.add_all(compare(entry, was, found))
+            try:
+                differences.add_all(compare(entry, was, found, tables.comparable))
+            except UnsupportedError as error:
+                lost.append(f"{error}")
+                continue
             if differences.n > n_before:
                 processors.add((was.facts[0]["processor"], found.facts[0]["processor"]))
             n_systems += 1
-    except (need_arrow().ArrowException, KeyError, IndexError, ValueError) as error:
-        if not changed:
+        for name in tables.names:
+            if name not in tables.comparable:
+                check.reasons.append(f"the rows of {name}.parquet were not compared one by one")
+    except need_arrow().ArrowException as error:
+        changed = True  # no survey writes such a table, whatever the manifest says
+        check.reasons.append(f"the tables cannot be compared: {error}")
+    except (PacelineError, KeyError, IndexError, ValueError) as error:
+        if not (changed or differences.n):
             raise
         # The content of a changed table is arbitrary, so that it may cause any error.
-        check.reasons.append(f"the tables cannot be compared: {error!r}")
-    verdict = "differs" if changed or differences.n else "equal"
+        check.reasons.append(f"the tables cannot be compared: {error}")
+    verdict = "differs" if changed or differences.n else "not checked" if lost else "equal"
+    if lost:
+        check.reasons.append(
+            f"{len(lost):,} of {many(len(lost) + n_systems, 'system')} could not be compared: "
+            f"{lost[0]}"
+        )
     if differences.n:
         other_programs = list(_other_programs(survey.facts))
         others = sorted(f"{was}; now {now}" for was, now in processors if was != now)
         check.reasons += other_programs
         check.reasons += [f"another processor computed a system ({one})" for one in others]
         of_processors = len(others) == len(processors) > 0 and not (changed or other_programs)
+        of_processors &= not lost
         if of_processors and differences.are_small:
             verdict = "equal within tolerance"
             check.reasons.append(f"all numbers agree to {TOLERANCE:g} of the largest of their kind")
@@ -167,7 +196,8 @@ def _folder_of(
         return recorded
     beside = [f"{survey.folder}", f"{survey.folder.parent}"] if files is None else []
     for folder in (recorded if files is None else os.fspath(files), *beside):
-        if entries and os.path.exists(os.path.join(folder, entries[0].trajectories[0])):
+        names = (os.path.join(folder, entry.trajectories[0]) for entry in entries)
+        if any(map(os.path.exists, names)):
             return os.path.abspath(folder)
     if files is not None and entries:
         raise UnsupportedError(
@@ -177,22 +207,123 @@ def _folder_of(
     return recorded
 
 
-def _columns_that_differ(survey: Survey, systems: Sequence[JsonObject]) -> Iterator[Difference]:
-    """Compare the columns of the catalogue, which several tables have, with those of `systems`."""
-    names = [name for name in systems[0] if name not in TABLES["systems"]] if systems else []
-    known = {(row["id"], row["replica"]): row for row in systems}
-    for table in WITH_COLUMNS[1:]:
-        rows = read_parquet(survey.path(table)).select(names).to_pylist()
-        for number, row in enumerate(rows, start=1):
-            right = known.get((row["id"], row["replica"]))
-            if right is None:
-                yield Difference(f"{table}.parquet, row {number}: id", f"{row['id']}", "none")
-                continue
-            for name, value in row.items():
-                if repr(value) != repr(right[name]):
-                    place = f"{table}.parquet, row {number}: {row['id']}: {name}"
-                    others = repr(value), repr(right[name])
-                    yield Difference(place, *others, source="systems.parquet has")
+class _ComparedTables:
+    """Tables of a survey, compared with each other and with the manifest."""
+
+    def __init__(self, survey: Survey, missing: Set[str]):
+        self._survey = survey
+        #: Tables that exist, without that of systems.
+        self.names = [name for name in COUNTED if name in survey.facts["tables"].keys() - missing]
+        #: Tables whose rows can be found by the table of systems.
+        self.comparable = list[str]()
+        self._has_systems = "systems" not in missing
+        self._systems: pyarrow.Table | None = None
+
+    @property
+    def rows_of_systems(self) -> list[JsonObject]:
+        """Rows of the table of systems; none if it is missing or has other columns."""
+        return [] if self._systems is None else self._systems.to_pylist()
+
+    def differences(self) -> Iterator[Difference]:
+        """Compare columns, numbers of rows, and the columns that several tables have."""
+        if not self._has_systems:
+            return
+        found = read_parquet(self._survey.path("systems"))
+        types = {
+            field.name: f"{field.type}"
+            for field in found.schema
+            if field.name not in schema_of("systems", {}).names and f"{field.type}" in TYPES
+        }
+        broken = set[str]()
+        for name in ("systems", *self.names):
+            with need_arrow("parquet").ParquetFile(self._survey.path(name)) as file:
+                schema, n_rows = file.schema_arrow, file.metadata.num_rows
+            expected = schema_of(name, types)
+            yield from _schemas_that_differ(name, schema, expected)
+            if any(field not in schema for field in expected):
+                broken.add(name)
+            if (recorded := self._survey.facts["tables"][name]["rows"]) != n_rows:
+                place = f"{MANIFEST}: rows of the table {name}"
+                yield Difference(place, f"{recorded}", f"{n_rows}", source=f"{name}.parquet has")
+        if "systems" in broken:
+            return
+        self._systems = found.select(schema_of("systems", types).names)
+        yield from self._systems_that_differ()
+        for name in self.names:
+            if name not in broken:
+                yield from self._rows_that_differ(name, broken)
+        self.comparable = [name for name in self.names if name not in broken]
+
+    def _systems_that_differ(self) -> Iterator[Difference]:
+        """Compare the number of systems with the manifest; find repeated systems."""
+        assert self._systems is not None
+        recorded = self._survey.facts["catalogue"]["systems"]
+        if recorded != len(self._systems):
+            both = f"{recorded}", f"{len(self._systems)}"
+            place = f"{MANIFEST}: number of systems in the catalogue"
+            yield Difference(place, *both, source="systems.parquet has")
+        known = set[tuple[str, str]]()
+        for number, row in enumerate(self.rows_of_systems, start=1):
+            place = f"systems.parquet, row {number}"
+            if (key := (row["id"], row["replica"])) in known:
+                name = f"{row['id']} ({row['replica']})"
+                yield Difference(f"{place}: id and replica", name, "it once", source="a survey has")
+            known.add(key)
+
+    def _rows_that_differ(self, name: str, broken: set[str]) -> Iterator[Difference]:
+        """Compare the columns of a table that the table of systems has, too.
+
+        A table whose number of rows is not that of the table of systems is added to `broken`.
+        """
+        assert self._systems is not None
+        counts = np.asarray(self._systems[f"n_{name}"].to_pylist(), dtype=np.int64)
+        which = np.repeat(np.arange(len(counts)), np.maximum(counts, 0))
+        path = self._survey.path(name)
+        with need_arrow("parquet").ParquetFile(path) as file:
+            if file.metadata.num_rows != len(which) or (counts < 0).any():
+                broken.add(name)
+                place, n = f"{name}.parquet", file.metadata.num_rows
+                expected = f"{counts.sum()}, the sum of n_{name}"
+                yield Difference(f"{place}: rows", f"{n}", expected, source="systems.parquet has")
+                return
+            columns = [one for one in self._systems.column_names if one in file.schema_arrow.names]
+            columns = [one for one in columns if one not in TABLES["systems"]]
+            right, begin = self._systems.select(columns), 0
+            for group in range(file.num_row_groups):
+                part = file.read_row_group(group, columns=columns).select(columns)
+                numbers = which[begin : begin + len(part)]
+                expected = right.take(arrow_array(numbers, "int64"))
+                if not part.equals(expected):
+                    yield from _columns_that_differ(name, begin, part, expected)
+                begin += len(part)
+
+
+def _schemas_that_differ(
+    name: str, found: "pyarrow.Schema", expected: "pyarrow.Schema"
+) -> Iterator[Difference]:
+    """Compare the names, types and order of a table's columns with those that a survey writes."""
+    types, right = ({one.name: f"{one.type}" for one in some} for some in (found, expected))
+    for column in dict.fromkeys([*right, *types]):
+        was, wanted = types.get(column, "none"), right.get(column, "none")
+        if was != wanted:
+            place = f"{name}.parquet: type of the column {column!r}"
+            yield Difference(place, was, wanted, source="a survey has")
+    if types == right and found.names != expected.names:
+        order = ", ".join(found.names), ", ".join(expected.names)
+        yield Difference(f"{name}.parquet: order of the columns", *order, source="a survey has")
+
+
+def _columns_that_differ(
+    table: str, begin: int, found: "pyarrow.Table", expected: "pyarrow.Table"
+) -> Iterator[Difference]:
+    """Compare the columns of some rows, from row `begin`, with those of the table of systems."""
+    rows = zip(found.to_pylist(), expected.to_pylist(), strict=True)
+    for number, (row, right) in enumerate(rows, start=begin + 1):
+        for name, value in row.items():
+            if repr(value) != repr(right[name]):
+                place = f"{table}.parquet, row {number}: {right['id']}: {name}"
+                others = repr(value), repr(right[name])
+                yield Difference(place, *others, source="systems.parquet has")
 
 
 def _keys_that_differ(
@@ -266,8 +397,13 @@ def _options(row: JsonObject) -> JsonObject:
     return found
 
 
-def compare(entry: SurveyEntry, stored: FoundRows, found: FoundRows) -> Iterator[Difference]:
-    """Compare the rows of one system, or the digests of its files if these have changed."""
+def compare(
+    entry: SurveyEntry, stored: FoundRows, found: FoundRows, tables: Sequence[str] = COUNTED
+) -> Iterator[Difference]:
+    """Compare the rows of one system in some tables, or the digests of its files if these changed.
+
+    Raises `UnsupportedError` if the system cannot be computed now.
+    """
     [old], [new] = stored.facts, found.facts
     was, now = (one["key"].rpartition("-")[2] for one in (old, new))
     if was and not now:
@@ -280,9 +416,9 @@ def compare(entry: SurveyEntry, stored: FoundRows, found: FoundRows) -> Iterator
         if repr(old[column]) != repr(new[column]):
             place = f"systems.parquet: {entry.name}: {column}"
             yield Difference(place, repr(old[column]), repr(new[column]), may_be_small=False)
-    for name in COUNTED:
-        tables = stored.tables.get(name), found.tables.get(name)
-        yield from _rows_that_differ(f"{name}.parquet: {entry.name}", *tables)
+    for name in tables:
+        both = stored.tables.get(name), found.tables.get(name)
+        yield from _rows_that_differ(f"{name}.parquet: {entry.name}", *both)
 
 
 def _files_that_differ(

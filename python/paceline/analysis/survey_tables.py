@@ -505,9 +505,12 @@ class _Hashing:
 
 
 class StoredTables:
-    """Rows of an earlier survey, by id and replica; a row group is read when it is needed."""
+    """Rows of an earlier survey, by id and replica; a row group is read when it is needed.
 
-    def __init__(self, survey: Survey, *, checked: bool = True):
+    `names` are the tables, besides that of systems, that are read; by default all.
+    """
+
+    def __init__(self, survey: Survey, names: Sequence[str] | None = None, *, checked: bool = True):
         self.survey = survey
         if checked:
             for name in survey.facts["tables"]:
@@ -519,7 +522,8 @@ class StoredTables:
             for row in zip(*(systems[name].to_pylist() for name in TABLES["systems"]), strict=True)
         ]
         self._number = {key: k for k, key in enumerate(zip(ids, replicas, strict=True))}
-        names = [name for name in survey.facts["tables"] if name != "systems"]
+        if names is None:
+            names = [name for name in survey.facts["tables"] if name != "systems"]
         self._readers = {name: _RowGroups(survey, name) for name in names}
         self._begins = {
             name: np.concatenate(
