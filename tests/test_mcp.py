@@ -11,6 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import h5py
+import numpy as np
 import psutil
 import pytest
 from helpers.waiting import PATIENCE, until
@@ -440,6 +442,22 @@ def test_every_form_of_an_option_is_checked(form, tmp_path):
         return
     with pytest.raises(UnsupportedError, match="outside of the folder"):
         check_command_line(["rmsd", form.format(place)], inside, stores=False)
+
+
+def test_names_in_files_may_begin_with_a_slash(folder):
+    with h5py.File(folder / "md.h5", "w") as file:
+        file["pos"] = np.random.default_rng(0).random((5, 3341, 3)).astype("f4")
+    files = {"topology": "adk.psf", "trajectory": ["md.h5"], "units": "nm, ps"}
+    found, missing, outside = ask(
+        folder,
+        ("rmsd", {**files, "dataset": "/pos"}),
+        ("rmsd", {**files, "dataset": "/../pos"}),
+        ("rmsd", {**files, "dataset": "/pos", "ref": "/etc/passwd"}),
+    )
+    assert content(found)["document"]["table"]["rows"] == 5
+    assert "/../pos" in content(missing)["document"]["error"]["message"]
+    assert "outside" not in content(missing)["document"]["error"]["message"]
+    assert content(outside)["state"] == "refused"
 
 
 def test_patterns_with_many_stars_are_bounded(folder, monkeypatch):

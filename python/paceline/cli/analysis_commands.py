@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paceline._util.files import check_distinct, check_output, saved_together
-from paceline.cli.command_parser import CommandParser, Commands
+from paceline.cli.command_parser import CommandParser, Commands, plain_text
 from paceline.cli.options import (
     TABLE_ENDINGS,
     add_analysis_arguments,
@@ -64,7 +64,11 @@ class Command(NamedTuple):
             parser.set_defaults(select=None)
         for number, explained in enumerate(entry["groups"], start=2):
             parser.section("atoms").add_argument(
-                f"--select-{number}", required=True, metavar="TEXT", help=explained
+                f"--select-{number}",
+                required=True,
+                type=plain_text,
+                metavar="TEXT",
+                help=explained,
             )
         if entry["structures"]:
             explained = f"{entry['structures']}: .pdb, .gro or .xyz"
@@ -172,6 +176,7 @@ def add_pair_arguments(section: Any) -> None:
     add = section.add_argument
     add(
         "--select-2",
+        type=plain_text,
         metavar="TEXT",
         help="atoms of the second group [the atoms of --select]; if both groups are equal, no "
         "atom is paired with itself",

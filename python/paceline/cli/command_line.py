@@ -271,6 +271,8 @@ def resolve_addresses(args: argparse.Namespace) -> None:
         # which the survey checks.
         if name == "engine" or (name == "catalogue" and args.pattern is not None):
             continue
+        if name in vars(args).get("text_names", ()):
+            continue
         for one in value if several else (value,):
             if isinstance(one, str | Path):
                 check_local(one)

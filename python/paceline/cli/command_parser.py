@@ -99,6 +99,11 @@ _TRAJECTORIES = {ending for format in _BINARY for ending in format.extensions}
 _PURE_TRAJECTORIES = {format.name for format in _BINARY}
 
 
+def plain_text(text: str) -> str:
+    """Return a text; the type of options that name no file, such as selections and datasets."""
+    return text
+
+
 class WrongArguments(SystemExit):
     """End of a program whose command line cannot be read; the message has been printed.
 
@@ -171,6 +176,12 @@ class CommandParser(argparse.ArgumentParser):
                     found.setdefault(action.dest, option)
         return found
 
+    @property
+    def text_options(self) -> dict[str, str]:
+        """Options of the type `plain_text`, with the names under which argparse stores values."""
+        texts = [action for action in self._actions if action.type is plain_text]
+        return {option: action.dest for action in texts for option in action.option_strings}
+
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
@@ -185,6 +196,7 @@ class CommandParser(argparse.ArgumentParser):
         found, rest = super().parse_known_args(given, namespace)
         if "option_names" not in found:  # set by a subcommand, not by its parent
             found.option_names = self.option_names
+            found.text_names = frozenset(self.text_options.values())
         if self._subparsers is not None:
             self._check_leading(rest, given)
         else:

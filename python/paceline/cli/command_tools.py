@@ -1,11 +1,11 @@
 """Commands as tools of assistants, made from the parsers, which declare all options."""
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from paceline.cli.command_parser import CommandParser, FileForm
+from paceline.cli.command_parser import CommandParser, FileForm, plain_text
 from paceline.cli.documents import document_named
 from paceline.cli.options import positive
 from paceline.errors import UnsupportedError
@@ -54,6 +54,8 @@ class CommandTool(NamedTuple):
     options: list[ToolOption]
     #: Text of --help.
     help: str
+    #: Options whose values name no file.
+    texts: Collection[str]
 
     def schema(self, shared: Mapping[str, str]) -> dict[str, object]:
         """Return the JSON Schema of the arguments; options in `shared` have no description."""
@@ -180,7 +182,8 @@ def _tool(name: str, parser: CommandParser) -> CommandTool:
             if action.dest in _LEFT_OUT or is_second or by_option:
                 continue
             options.append(_option_of(action, form))
-    return CommandTool(name, parser.description or "", options, parser.format_help())
+    about, text = parser.description or "", parser.format_help()
+    return CommandTool(name, about, options, text, parser.text_options)
 
 
 def _long(action: argparse.Action) -> str:
@@ -238,7 +241,7 @@ def _schema_of_value(action: argparse.Action) -> dict[str, object]:
         return {"type": "integer"}
     if kind is float:
         return {"type": "number"}
-    if kind is None or kind is Path:
+    if kind in (None, Path, plain_text):
         return {"type": "string"}
     return {"type": ["string", "number"]}
 

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from paceline._util.files import SCHEMES, check_inside, check_pattern, confine_to
@@ -68,16 +68,26 @@ def check_argument(text: str, folder: str | os.PathLike, *, stores: bool) -> Non
         raise UnsupportedError(f"{text}: expected a pattern without '..'")
 
 
-def check_command_line(words: Sequence[str], folder: str | os.PathLike, *, stores: bool) -> None:
+def check_command_line(
+    words: Sequence[str],
+    folder: str | os.PathLike,
+    texts: Collection[str] = (),
+    *,
+    stores: bool,
+    matches: bool = True,
+) -> None:
     """Raise `UnsupportedError` if a word of a command line leads out of the folder.
 
-    A word may be a text, an option with its value as in --output=FILE, or as in -oFILE.
+    A word may be a text, an option with its value as in --output=FILE, or as in -oFILE. `texts` are
+    options whose values name no file. Without `matches`, the files of patterns are not checked.
     """
     for word in words:
+        if "\0" not in word and word.partition("=")[0] in texts:
+            continue
         is_option = word.startswith("-")
         for text in (word, word.partition("=")[2], word[2:]) if is_option else (word,):
             check_argument(text, folder, stores=stores)
-            if glob.has_magic(text) and not _URL.match(text):
+            if matches and glob.has_magic(text) and not _URL.match(text):
                 check_pattern(text, folder)
 
 
@@ -91,12 +101,13 @@ def run_confined(arguments: Sequence[str]) -> int:
     end_when_closed(int(pipe))
     os.chdir(folder)
     confine_to(folder, tempfile.gettempdir(), stores=bool(stores))
-    from paceline.cli.command_line import main
+    from paceline.cli.command_line import main, parser_of
     from paceline.cli.json_output import Answer, failure_of
 
     sys.addaudithook(_Watch(folder, stores=bool(stores)).check)
+    texts = parser_of(command[:1]).of_command(command[0]).text_options
     try:
-        check_command_line(command, folder, stores=bool(stores))
+        check_command_line(command, folder, texts, stores=bool(stores))
     except UnsupportedError as error:
         Answer(command[0]).print(failure=failure_of(error, f"{error}"))
         return BAD_ARGUMENTS

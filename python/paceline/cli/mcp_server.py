@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypedDict, TypeGuard, cast
 
@@ -31,7 +32,7 @@ from mcp.server.stdio import stdio_server
 from paceline._core import __version__
 from paceline._util.os_calls import signal_group
 from paceline.cli.command_tools import CommandTool, shared_options
-from paceline.cli.confinement import check_argument
+from paceline.cli.confinement import check_command_line
 from paceline.cli.documents import ProgressState
 from paceline.cli.json_output import ErrorFacts, failure_of
 from paceline.errors import PacelineError, UnsupportedError
@@ -425,9 +426,12 @@ class CommandServer:
                 await self._wait_for(job, context)
             return job.answer(), name == "job_result" and job.failed
         given = {key: value for key, value in arguments.items() if key != "background"}
-        for text in _texts(given):  # a thread resolves links; the job checks patterns
-            await asyncio.to_thread(check_argument, text, self._folder, stores=self._stores)
-        job = self._start(name, self._tools[name].command_line(given))
+        tool = self._tools[name]
+        words = tool.command_line(given)
+        check = partial(check_command_line, stores=self._stores, matches=False)
+        # A thread resolves links; the job checks patterns.
+        await asyncio.to_thread(check, words, self._folder, tool.texts)
+        job = self._start(name, words)
         if not arguments.get("background"):
             try:
                 await self._wait_for(job, context)
@@ -493,15 +497,6 @@ class CommandServer:
         """End all jobs."""
         await asyncio.gather(*(self._cancel(job) for job in self._jobs.values()))
         self._scratch.cleanup()
-
-
-def _texts(value: object) -> list[str]:
-    """Return all texts in arguments."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, Mapping):
-        return [text for one in value.values() for text in _texts(one)]
-    return [text for one in value for text in _texts(one)] if isinstance(value, list) else []
 
 
 class _Lines:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from paceline._util.option_values import BACKENDS, ON_ERROR, SOLUTE, TRACE
-from paceline.cli.command_parser import CommandParser, FileForm, add_file_arguments
+from paceline.cli.command_parser import CommandParser, FileForm, add_file_arguments, plain_text
 from paceline.contract.figure_options import OPTIONS, FigureOptions, checked_size, flag_of
 from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import UnsupportedError
@@ -465,6 +465,7 @@ def add_selection_arguments(parser: CommandParser, *, select: Sequence[str]) -> 
         "--select",
         default=None if default == "all" else default,
         required=not select,
+        type=plain_text,
         metavar="TEXT",
         help="atoms: a selection of MDAnalysis, or the name of a group, such as Backbone"
         + ("" if default is None else f" [{default.shown}]"),
@@ -564,6 +565,7 @@ def add_hdf5_arguments(parser: CommandParser) -> None:
     add = parser.section("HDF5 files").add_argument
     add(
         "--dataset",
+        type=plain_text,
         metavar="NAME",
         help="dataset of positions, in an HDF5 file of unknown structure",
     )
@@ -575,9 +577,15 @@ def add_group_and_units(parser: CommandParser) -> None:
     """Add options for the group of particles and the units of an H5MD file."""
     add = parser.section("HDF5 files").add_argument
     # The option is not called --group: in other commands, --group selects atoms.
-    add("--particles", metavar="NAME", help="particles group of an H5MD file with several groups")
+    add(
+        "--particles",
+        type=plain_text,
+        metavar="NAME",
+        help="particles group of an H5MD file with several groups",
+    )
     add(
         "--units",
+        type=plain_text,
         metavar="TEXT",
         help='units of a file without units: "nm, ps"; for LAMMPS: real',
     )
