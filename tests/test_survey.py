@@ -1017,6 +1017,49 @@ def test_replay_of_a_survey_whose_files_are_missing(copied, tmp_path):
     assert main(["replay", str(found.folder)]) == 1
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("catalogue", {"systems": 6}, "catalogue.folder: expected a text, found nothing"),
+        ("catalogue", [], r"catalogue: expected an object, found \[\]"),
+        ("tables", [], r"tables: expected an object, found \[\]"),
+        ("tables", {}, "tables.systems: expected an object, found nothing"),
+        ("settings", [], r"settings: expected an object, found \[\]"),
+        ("settings.battery", 3, "settings.battery: expected a text, found 3"),
+        ("tables.systems", {}, "tables.systems.rows: expected a whole number, found nothing"),
+        ("tables.other", {}, r"tables.other: expected no such table, found \{\}"),
+        ("numpy", 2, "numpy: expected a text, found 2"),
+    ],
+)
+def test_manifests_that_somebody_edited(tables, tmp_path, key, value, message):
+    folder = shutil.copytree(tables, tmp_path / "out")
+    about = json.loads((folder / "survey.json").read_text())
+    *parts, last = key.split(".")
+    inner = about[parts[0]] if parts else about
+    inner[last] = value
+    (folder / "survey.json").write_text(json.dumps(about))
+    with pytest.raises(UnsupportedError, match=rf"survey\.json: {message}: .*restore it"):
+        paceline.open_survey(folder)
+    (folder / ".next").mkdir()
+    shutil.move(folder / "survey.json", folder / ".next")
+    with pytest.raises(UnsupportedError, match=rf"{message}.*delete the folder .*next"):
+        surveys.publish_next(folder)
+
+
+def test_files_that_are_no_manifest(tables, tmp_path):
+    folder = shutil.copytree(tables, tmp_path / "out")
+    with pytest.raises(UnsupportedError, match="expected the folder of a survey, found a file"):
+        paceline.open_survey(folder / "survey.json")
+    text = (folder / "survey.json").read_text()
+    (folder / ".next").mkdir()
+    for name in (".next/survey.json", "survey.json"):
+        (folder / name).write_text(text[: len(text) // 2])
+    with pytest.raises(UnsupportedError, match=r"survey\.json: expected JSON"):
+        paceline.open_survey(folder)
+    with pytest.raises(UnsupportedError, match=r"expected JSON.*delete the folder .*next"):
+        surveys.publish_next(folder)
+
+
 def test_replay_of_a_survey_that_lacks_a_table(copied, tmp_path):
     found = run(copied, tmp_path / "out")
     for name in ("series", "systems"):

@@ -35,6 +35,7 @@ from paceline.analysis.survey_records import (
     read_parquet,
 )
 from paceline.errors import FileChangedError, UnsupportedError
+from paceline.performance.number_format import shortened
 
 if TYPE_CHECKING:
     import pyarrow
@@ -88,6 +89,10 @@ TABLES: Mapping[str, Mapping[str, str]] = {
 WITH_COLUMNS = ("systems", "quantities", "failures")
 #: Tables whose numbers of rows are columns of the table of systems.
 COUNTED = tuple(name for name in TABLES if name != "systems")
+#: Types of values of the manifest, in messages.
+NAMES_OF_TYPES = {
+    **{str: "a text", int: "a whole number", bool: "true or false", dict: "an object"},
+}
 #: Tables that are made on request, and maximum number of their row groups in memory.
 LONG, MOST_LONG = ("series", "profiles"), 4
 
@@ -261,8 +266,15 @@ def read_manifest(folder: Path) -> JsonObject:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UnsupportedError(f"{folder}: expected a survey, but {MANIFEST} is missing") from None
+    except NotADirectoryError:
+        raise UnsupportedError(
+            f"{folder}: expected the folder of a survey, found a file: name the folder"
+        ) from None
     except ValueError as error:
-        raise UnsupportedError(f"{path}: not valid JSON: {error}") from None
+        raise UnsupportedError(
+            f"{path}: expected JSON, found invalid text ({error}): the file was damaged or "
+            "edited; restore it, or write a new survey (--overwrite)"
+        ) from None
     version = found.get("format") if isinstance(found, dict) else None
     if version != FORMAT:
         raise UnsupportedError(
@@ -271,7 +283,45 @@ def read_manifest(folder: Path) -> JsonObject:
         )
     if lacking := {"tables", "settings", "catalogue", "core", *PROGRAMS} - found.keys():
         raise UnsupportedError(f"{path}: expected the keys {', '.join(sorted(lacking))}")
+    _check_types(path, found)
     return found
+
+
+def _check_types(path: Path, facts: JsonObject) -> None:
+    """Raise `UnsupportedError` if a value of a manifest has not the type that a survey writes."""
+    types: dict[str, Mapping[str, type]] = {
+        "": dict.fromkeys(("core", *PROGRAMS), str),
+        "catalogue": {"folder": str, "systems": int, "digest": str},
+        "settings": {"digest": str, "battery": str, "options": dict, "unwrap": bool},
+        "tables": dict.fromkeys((name for name in TABLES if name not in LONG), dict),
+    }
+    tables = facts["tables"]
+    if isinstance(tables, dict):
+        types["tables"] = {**types["tables"], **dict.fromkeys(tables.keys() & TABLES.keys(), dict)}
+    for name, expected in types.items():
+        part = facts[name] if name else facts
+        if not isinstance(part, dict):
+            raise _wrong_value(path, name, "an object", part)
+        for key, kind in expected.items():
+            if type(part.get(key)) is not kind:
+                place = f"{name}.{key}" if name else key
+                raise _wrong_value(path, place, NAMES_OF_TYPES[kind], part.get(key))
+    for name, table in tables.items():
+        if name not in TABLES:
+            raise _wrong_value(path, f"tables.{name}", "no such table", table)
+        for key, kind in {"rows": int, "sha256": str}.items():
+            if type(table.get(key)) is not kind:
+                place = f"tables.{name}.{key}"
+                raise _wrong_value(path, place, NAMES_OF_TYPES[kind], table.get(key))
+
+
+def _wrong_value(path: Path, place: str, expected: str, found: object) -> UnsupportedError:
+    """Return the error for a value of a manifest."""
+    shown = shortened("nothing" if found is None else json.dumps(found))
+    return UnsupportedError(
+        f"{path}: {place}: expected {expected}, found {shown}: the file was damaged or edited; "
+        "restore it, or write a new survey (--overwrite)"
+    )
 
 
 def publish_next(folder: Path) -> None:
@@ -282,7 +332,13 @@ def publish_next(folder: Path) -> None:
     """
     new = folder / NEXT
     if (new / MANIFEST).exists():
-        kept = json.loads((new / MANIFEST).read_text(encoding="utf-8"))["tables"]
+        try:
+            kept = read_manifest(new)["tables"]
+        except UnsupportedError as error:
+            raise UnsupportedError(
+                f"{error}; delete the folder {new}, which contains new tables of a run that was "
+                "killed, before you run the survey again"
+            ) from None
         for path in sorted(new.iterdir()):
             if path.name != MANIFEST and not path.name.startswith("."):
                 path.replace(folder / path.name)
