@@ -156,6 +156,14 @@ class TestOneSeries:
         assert np.mean(narrow) + 0.1 < np.mean(cautious)
         assert np.mean(cautious) >= 0.65
 
+    def test_replicas_need_at_least_one_further_value(self):
+        rng = np.random.default_rng(3)
+        values, labels = rng.normal(size=2000), np.repeat(range(4), 500)
+        times = 10.0 * np.tile(np.arange(500), 4)
+        half = paceline.convergence(values, times, replicas=labels).half_width
+        found = paceline.convergence(values, times, replicas=labels, precision=0.9999 * half)
+        assert found.needed_interval[0] == 10
+
     @pytest.mark.parametrize("n_replicas", [2, 4])
     def test_a_precision_of_replicas_is_cautious_by_chi_squared(self, n_replicas):
         values = np.concatenate([autoregressive(5, seed=k) for k in range(n_replicas)])

@@ -358,6 +358,15 @@ def test_without_blocks_one_molecule_has_no_intervals(tmp_path):
         EinsteinMSD(universe, errors=True).run(stop=8)
 
 
+@pytest.mark.parametrize(("non_linear", "stop"), [(True, 60), (False, 8)])
+def test_without_blocks_intervals_are_between_molecules(non_linear, stop, tmp_path):
+    steps = np.random.default_rng(1).normal(size=(60, 20, 3))
+    universe = made(tmp_path, 50 + steps.cumsum(axis=0))
+    found = EinsteinMSD(universe, errors=True, non_linear=non_linear).run(stop=stop).results
+    assert np.isfinite(found.timeseries_intervals[1:]).all()
+    assert found.provenance["intervals"].startswith("95 %, between 10 molecules")
+
+
 def test_frames_that_are_left_out_are_in_no_block(tmp_path):
     rng = np.random.default_rng(5)
     walks = 50 + rng.normal(scale=0.5, size=(400, 3, 3)).cumsum(axis=0)

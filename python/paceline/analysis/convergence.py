@@ -241,7 +241,8 @@ def _assess_angles(
         return found
     part = turned[rows].imag[start or 0 :]
     widest = error_of_mean(part - part.mean()).interval_of_quantile(MOST, LEVEL) / length
-    return _with_precision(found, precision, "°", np.degrees(np.arcsin(min(1.0, widest))) / half)
+    wider = np.degrees(np.arcsin(min(1.0, widest))) / half
+    return _with_precision(found, precision, "°", wider, found.length / found.n_values)
 
 
 def _assess_states(
@@ -295,9 +296,12 @@ def _name(label: object) -> str:
 
 
 def _with_precision(
-    found: Convergence, precision: float | None, unit: str, wider: float
+    found: Convergence, precision: float | None, unit: str, wider: float, step: float
 ) -> Convergence:
-    """Compare the interval with the requested precision; `wider` times as wide is cautious."""
+    """Compare the interval with the requested precision; `wider` times as wide is cautious.
+
+    `step` is the time between values.
+    """
     half = found.half_width
     if precision is None or not half > precision:
         return found
@@ -307,8 +311,7 @@ def _with_precision(
     if verdict == DRIFTING:
         return found
     widths = half * np.array([1, max(1.0, wider)])
-    least = found.length / found.n_values
-    more = np.maximum(least, found.length * ((widths / precision) ** 2 - 1))
+    more = np.maximum(step, found.length * ((widths / precision) ** 2 - 1))
     probable, cautious = np.maximum(more, found.needed_interval)
     return replace(
         found, needed_time=float(cautious), needed_interval=(float(probable), float(cautious))
@@ -345,8 +348,8 @@ def _assess_replicas(
         notes.append(f"left out: replica {name} (less than {LEAST_VALUES} values)")
     if len(found) < 2:
         single = assess_series(np.empty(0))
-        for name in found:
-            single = _assess_numbers(*parts[name], kind, precision, n_series)
+        if found:
+            single = _assess_numbers(*parts[next(iter(found))], kind, precision, n_series)
         number = "one replica only" if found else f"no replica has {LEAST_VALUES} values"
         return replace(single, reasons=(number, *single.reasons, *notes))
     return _agreement(found, parts, kind, precision, notes)
@@ -401,6 +404,7 @@ def _agreement(
         _independent_of_replicas([one.least_independent for one in found.values()]),
     ]
     together = [min(size, number) for number in alone]
+    # Numbers of independent values in the result, and those that the needed time is for.
     counted, lengthened = (together, alone) if r_hat > MOST_R_HAT else (alone, together)
     if shortest < LEAST_OF_VERDICT:
         reasons.append(
@@ -425,11 +429,13 @@ def _agreement(
         mean, mean_of_all = (float(one) for one in _turned(np.array([mean, mean_of_all])))
     length = max(one.length for one in found.values())
     needed = np.full(2, 0.0 if verdict == SAMPLED else np.nan)
-    # A drift, and a difference between replicas, may last for any time.
+    # Only series that are too short by themselves need a known time; a difference may last longer.
     if not drifting and 0 < lengthened[1] < ENOUGH:
         needed = length * (np.array(longer(*lengthened)) - 1)
-    firsts = {name: 0.0 if at is None else np.nanmin(at) for name, (_, at) in parts.items()}
-    lasted = {name: one.equilibrated_at - firsts[name] for name, one in found.items()}
+    lasted = {
+        name: one.equilibrated_at - (0.0 if (at := parts[name][1]) is None else np.nanmin(at))
+        for name, one in found.items()
+    }
     start, last = latest_start(found, lasted)
     result = Convergence(
         verdict,
@@ -453,7 +459,8 @@ def _agreement(
     # The variance between so few replicas may be larger by chi-squared.
     n_free = len(found) - 1
     wider = float(np.sqrt(n_free / chdtri(n_free, MOST)))
-    return _with_precision(result, precision, "°" if kind == "angle" else "", wider)
+    step = min(one.length / one.n_values for one in found.values())
+    return _with_precision(result, precision, "°" if kind == "angle" else "", wider, step)
 
 
 def _independent_of_replicas(numbers: Sequence[float]) -> float:

@@ -185,11 +185,11 @@ def limits_of_msd(
         few = "has most of the particles" if len(counts) > 1 else "has all particles"
         why = f"no intervals of the MSD: one molecule {few}, and there are no blocks of time"
         return CurveLimits(limits, why, why)
-    remark = ""
-    if molecules and min(blocks) in used:
+    remark, fewest = "", min(BLOCKS)
+    if molecules and fewest in used:
         remark = (
             "blocks of time differ by more than the molecules explain, so molecules may share a "
-            f"motion; at lag times of more than {BLOCKS[min(blocks)]:.0%} of the run, the "
+            f"motion; at lag times of more than {BLOCKS[fewest]:.0%} of the run, the "
             "intervals of the MSD are between molecules, and may be too narrow"
         )
     return CurveLimits(limits, f"95 %, between {joined(between)}", remark)

@@ -281,7 +281,8 @@ class EinsteinMSD(AnalysisBase):
         """Size of the series and of the results for `n_frames` frames, bytes."""
         of_results = results_bytes(n_frames, self.n_particles, self._value_bytes)
         if self.errors:  # sums in blocks are as large as those over the run
-            of_results += of_results - 8 * n_frames * self.n_particles
+            of_sums = of_results - 8 * n_frames * self.n_particles
+            of_results += of_sums
         return super().stored_bytes(n_frames) + of_results
 
     def prepare(self) -> PerFrame:
@@ -452,7 +453,8 @@ class EinsteinMSD(AnalysisBase):
             limits, method["intervals"] = self._limits(value, mean)
             bands[title] = titles_of_limits(title)
             columns |= zip(bands[title], limits.T, strict=True)
-            legends[title] += " and 95 % interval"
+            if np.isfinite(limits).any():
+                legends[title] += " and 95 % interval"
             found["timeseries_intervals"] = limits
         self._by_block = value.by_block
         if (fit := self._line_of(by_particle)) is not None:

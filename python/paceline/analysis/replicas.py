@@ -138,6 +138,7 @@ class Replicas:
         self._kept = {name: dict(some) for name, some in self._whole.items()}
         self.warnings: list[str] = []
         self._notes: list[str] = []
+        self._means: dict[str, dict[str, dict[str, ReplicaMean]]] = {}
         self._verdicts: dict[str, dict[str, dict[str, SeriesVerdict]]] = {}
         self._equilibrated: dict[str, dict[str, dict[str, ReplicaMean]]] = {}
         for name in self.groups:
@@ -257,7 +258,7 @@ class Replicas:
         """Run the analyses of the replicas that are not left out."""
         for one in self.batteries:
             one.suit(**options)
-        self._verdicts, self._equilibrated = {}, {}
+        self._means, self._verdicts, self._equilibrated = {}, {}, {}
         of_batteries = chain.from_iterable(one.warnings for one in self.batteries)
         self.warnings = list(dict.fromkeys([*of_batteries, *self._notes]))
         analyses = list(self.analyses.values())
@@ -322,13 +323,15 @@ class Replicas:
     @property
     def means(self) -> dict[str, dict[str, dict[str, ReplicaMean]]]:
         """Mean of each group, by analysis, title of the series, and group."""
-        return {
-            name: {
-                title: {group: mean_of_replicas(values) for group, values in of_groups.items()}
-                for title, of_groups in self._replica_means(name).items()
+        if not self._means:
+            self._means = {
+                name: {
+                    title: {group: mean_of_replicas(values) for group, values in of_groups.items()}
+                    for title, of_groups in self._replica_means(name).items()
+                }
+                for name in self.names
             }
-            for name in self.names
-        }
+        return self._means
 
     @property
     def differences(self) -> dict[str, dict[str, dict[str, GroupDifference]]]:

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.analysis.table import name_and_unit
-from paceline.contract.time_units import TIME_UNITS
+from paceline.contract.time_units import UNITS_IN_TITLES
 from paceline.errors import UnsupportedError
 
 #: For each quantity, its units as multiples of the first one.
 UNITS: tuple[Mapping[str, float], ...] = (
-    {**TIME_UNITS, "μs": 1e6},  # the Greek letter, in addition to the micro sign
+    UNITS_IN_TITLES,
     {"Å": 1, "A": 1, "nm": 10, "pm": 0.01},
     {"Å²": 1, "A^2": 1, "Å^2": 1, "nm²": 100, "nm^2": 100},
     {"degrees": 1, "deg": 1, "°": 1, "rad": 180 / np.pi},

@@ -1,7 +1,6 @@
 """Verdict on one time series: whether it is equilibrated, and whether it is long enough."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -13,7 +12,7 @@ from paceline.analysis.equilibration import (
     find_start,
     has_jumps,
 )
-from paceline.analysis.mean_error import MeanError, error_of_mean
+from paceline.analysis.mean_error import MOST, MeanError, error_of_mean
 from paceline.analysis.uncertainty import (
     ENOUGH,
     LEAST_VALUES,
@@ -337,9 +336,8 @@ def _independent(found: Convergence) -> str:
     return f"about {n:,}" if n < found.n_values else "all"
 
 
-def _told_apart(numbers: Iterable[float], n_digits: int) -> tuple[str, str]:
+def _told_apart(first: float, second: float, n_digits: int) -> tuple[str, str]:
     """Format two numbers with this many digits or more, so that two digits differ."""
-    first, second = numbers
     largest, difference = max(abs(first), abs(second)), abs(second - first)
     if difference > 0:
         n_digits = max(n_digits, math.floor(math.log10(largest) - math.log10(difference)) + 2)
@@ -348,12 +346,9 @@ def _told_apart(numbers: Iterable[float], n_digits: int) -> tuple[str, str]:
 
 def wider_than(half: float, precision: float, unit: str = "") -> str:
     """Compare half the width of an interval with a precision, with enough digits to differ."""
+    shown, _ = _told_apart(half, precision, 2)
     asked = digits(precision, MOST_DIGITS)
-    # As many as the precision has, from 2 to 4.
-    n_digits = min(4, max(2, len(asked.split("e")[0].replace(".", "").strip("0"))))
-    while float(f"{half:.{n_digits}g}") <= precision and n_digits < MOST_DIGITS:
-        n_digits += 1
-    return f"the interval of ± {digits(half, n_digits)}{unit} is wider than ± {asked}{unit}"
+    return f"the interval of ± {shown}{unit} is wider than ± {asked}{unit}"
 
 
 def _doubts(
@@ -390,8 +385,8 @@ def _doubts(
     elif states is not None:
         n_changes = states[0]
         # Rounding leaves a small remainder where the mean is 0.
-        means = (round(centre / scale + value, 12) * scale + 0.0 for value in states[1:])
-        low, high = _told_apart(means, 3)
+        means = [round(centre / scale + value, 12) * scale + 0.0 for value in states[1:]]
+        low, high = _told_apart(means[0], means[1], 3)
         change = (
             "it turned between two directions"
             if kind == "angle"
@@ -401,15 +396,15 @@ def _doubts(
         times = {0: "never", 1: "only once", 2: "only twice"}
         doubts.append(f"{change} {times.get(n_changes, f'only {n_changes} times')}")
         factors = np.maximum(factors, ENOUGH_CHANGES / max(1, n_changes))
-    halves = [half.mean() for half in np.array_split(production, 2)]
+    halves = [float(half.mean()) for half in np.array_split(production, 2)]
     standard_error = float(np.sqrt(error.weights @ error.variances))
     if enough_values and abs(halves[1] - halves[0]) > NOTABLE_HALVES * 2 * standard_error:
-        first, second = _told_apart((centre + scale * half for half in halves), 4)
+        first, second = _told_apart(centre + scale * halves[0], centre + scale * halves[1], 4)
         sizes = "" if kind == "angle" else f": {first} and {second}"
         doubts.append(f"the means of its halves differ{sizes}")
         factors = np.maximum(factors, 2)
     if precision is not None and found.half_width > precision:
         doubts.append(wider_than(found.half_width, precision))
-        widths = np.array([found.half_width, scale * error.interval_of_quantile(0.95, LEVEL)])
+        widths = np.array([found.half_width, scale * error.interval_of_quantile(MOST, LEVEL)])
         factors = np.maximum(factors, (widths / precision) ** 2)
     return doubts, (float(factors[0]), float(factors[1]))

@@ -276,7 +276,7 @@ class _ComparedTables:
         A table whose number of rows is not that of the table of systems is added to `broken`.
         """
         assert self._systems is not None
-        counts = np.asarray(self._systems[f"n_{name}"].to_pylist(), dtype=np.int64)
+        counts = self._systems[f"n_{name}"].fill_null(-1).to_numpy()
         which = np.repeat(np.arange(len(counts)), np.maximum(counts, 0))
         path = self._survey.path(name)
         with need_arrow("parquet").ParquetFile(path) as file:

@@ -90,9 +90,7 @@ WITH_COLUMNS = ("systems", "quantities", "failures")
 #: Tables whose numbers of rows are columns of the table of systems.
 COUNTED = tuple(name for name in TABLES if name != "systems")
 #: Types of values of the manifest, in messages.
-NAMES_OF_TYPES = {
-    **{str: "a text", int: "a whole number", bool: "true or false", dict: "an object"},
-}
+NAMES_OF_TYPES = {str: "a text", int: "a whole number", bool: "true or false", dict: "an object"}
 #: Tables that are made on request, and maximum number of their row groups in memory.
 LONG, MOST_LONG = ("series", "profiles"), 4
 

@@ -27,6 +27,7 @@ from paceline.analysis.uncertainty import (
     with_decimals_of,
     with_error,
 )
+from paceline.contract.time_units import UNITS_IN_TITLES
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import joined
 
@@ -36,11 +37,6 @@ MOST_SERIES = 16
 MOST_COUNTED, MOST_VALUES = 64, 4_000_000
 #: Units of angles in tables of paceline and of other programs.
 DEGREES = ("°", "deg", "degree", "degrees")
-#: Units of time in titles of columns, ps.
-UNITS_OF_TIME = {
-    **{"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "μs": 1e6},
-    **{"ms": 1e9, "s": 1e12},
-}
 #: Maximum number of digits of a time.
 MOST_DIGITS = 12
 #: Numbers of frames from which commas are written.
@@ -82,12 +78,12 @@ class SeriesVerdict:
     @property
     def axis(self) -> str:
         """Name of the quantity on the x axis: "time" for times in any known unit."""
-        return "time" if name_and_unit(self.x_title)[1] in UNITS_OF_TIME else self.x_title
+        return "time" if name_and_unit(self.x_title)[1] in UNITS_IN_TITLES else self.x_title
 
     @property
     def start(self) -> float:
         """Start of the equilibrated part, ps; in the unit of the x axis if this is no time."""
-        unit = UNITS_OF_TIME.get(name_and_unit(self.x_title)[1], 1.0)
+        unit = UNITS_IN_TITLES.get(name_and_unit(self.x_title)[1], 1.0)
         return self.found.equilibrated_at * unit
 
     @property
