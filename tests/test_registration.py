@@ -680,7 +680,7 @@ def test_errors_of_scripts(script: Path, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr == "paceline: error: missing.py: there is no such script\n"
     done = run(*PYTHON, "rsmd", cwd=tmp_path)
-    words = "rsmd: there is no such script, and no command of this name\n"
+    words = "rsmd: there is no such script, and no command of this name: did you mean rmsd?\n"
     assert (done.returncode, done.stderr) == (2, f"paceline: error: {words}")
     done = run(*PYTHON, "-j", "4", "info", DCD, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

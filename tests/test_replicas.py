@@ -693,8 +693,8 @@ def test_the_page_names_residues_that_differ():
     (difference,) = differences(profile.means("RMSF (Å)")).values()
     detectable = detectable_in_rows(difference)
     least, middle = (f"{one:.2g} Å" for one in (detectable.min(), np.median(detectable)))
-    end = f"4 replicas against 4 are too few to show less than {least} in any row, and less than"
-    assert text.endswith(f"{end} {middle} in half of the rows (power 80 %)")
+    end = f"4 replicas against 4 are too few to show less than {least} in any row, or"
+    assert text.endswith(f"{end} {middle} in half of the rows, with a probability of 80 %")
     same = Profile(
         profile.keys, profile.chains, {"RMSF (Å)": {"wt": wild_type, "b": wild_type}}, "", {}
     )

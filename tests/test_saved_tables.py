@@ -211,6 +211,19 @@ def test_plot_says_where_the_figure_is(tmp_path, run_with_answer):
     assert run_with_answer("plot", table, "-o", figure) == (0, "", f"paceline: wrote {figure}\n")
 
 
+def test_angles_of_other_programs_have_circular_means_in_figures(tmp_path):
+    degrees = 175 + 10 * np.random.default_rng(3).normal(size=400)
+    degrees = (degrees + 180) % 360 - 180
+    rows = (f"{10 * k},{one:.6f}" for k, one in enumerate(degrees))
+    path = tmp_path / "phi.csv"
+    path.write_text("\n".join(["time (ps),phi (degrees)", *rows]))
+    ax = Figure().subplots()
+    draw(read_saved(path).table(), ax)
+    legend = ax.get_legend().get_texts()[0].get_text()
+    assert "mean 17" in legend, legend
+    assert {line.get_linestyle() for line in ax.lines} == {"None"}
+
+
 def test_columns_of_two_units_have_two_panels(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("time (ps),Rg (Å),RMSD (Å),SASA (Å²)\n0,1,2,3000\n1,2,2,3100\n")
@@ -219,7 +232,7 @@ def test_columns_of_two_units_have_two_panels(tmp_path):
         ("value (Å)", ["Rg (Å)", "RMSD (Å)"]),
         ("SASA (Å²)", ["SASA (Å²)"]),
     ]
-    with pytest.raises(UnsupportedError, match="cannot share a figure"):
+    with pytest.raises(UnsupportedError, match="several units cannot share it, so select"):
         check_same_kind([table, table])
     assert not read_saved(path).table(["Rg", "RMSD"]).panels
     path.write_text(

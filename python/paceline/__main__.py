@@ -83,9 +83,11 @@ def _run_command(ours: list[str], argv: list[str]) -> int:
     if name.replace("-", "_").isidentifier():
         from paceline.cli.command_line import main as run
         from paceline.cli.command_line import modules
+        from paceline.cli.command_parser import close_matches
 
         if name not in modules():
-            hint = ", and no command of this name"
+            near = close_matches(name, [*modules()])
+            hint = ", and no command of this name" + "".join(f": did you mean {n}?" for n in near)
         elif not ours:
             return run(argv)
         else:

@@ -25,7 +25,7 @@ from paceline.analysis.figure_text import (
 )
 from paceline.analysis.series_verdict import DRIFTING, SAMPLED
 from paceline.analysis.table import Image, States, Table, name_and_unit
-from paceline.analysis.table_verdicts import verdicts_with_angles
+from paceline.analysis.table_verdicts import kind_of_series, verdicts_with_angles
 from paceline.analysis.uncertainty import with_error
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import TIME_UNITS, readable_unit
@@ -206,15 +206,20 @@ def _saved_resolution(figure: "Figure") -> float:
 def check_same_kind(tables: Sequence[Table]) -> None:
     """Raise `UnsupportedError` if tables cannot be drawn into one figure."""
     for table in tables:
-        is_map = table.states is not None or table.image is not None or not table.y
-        if is_map or table.bars or table.ticks:
+        is_map = table.states is not None or table.image is not None
+        if is_map or table.bars or table.ticks or not (table.y or table.panels):
             raise UnsupportedError("a map or bars cannot share a figure: use a single table")
-    if len({len(table.panels) for table in tables}) > 1:
-        raise UnsupportedError("tables in one figure must be of one kind: panels differ")
+    if len(tables) > 1 and any(table.panels for table in tables):
+        raise UnsupportedError(
+            "tables in one figure must be of one kind: columns with several units cannot share it, "
+            "so select those of one unit with --y"
+        )
     labels = [(name_and_unit(table.abscissa)[0], table.y_label) for table in tables]
     if len(set(labels)) > 1:
         found = " and ".join(f"{y!r} against {x!r}" for x, y in dict.fromkeys(labels))
-        raise UnsupportedError(f"tables in one figure must be of one kind, not {found}")
+        raise UnsupportedError(
+            f"tables in one figure must be of one kind, not {found}: draw each alone"
+        )
 
 
 def in_time_unit(
@@ -354,7 +359,8 @@ def _series_of(
     names += [""] * (n_named - len(names))
     found = []
     for k, (table, x) in enumerate(zip(tables, abscissas, strict=True)):
-        points = table.points or table.no_mean  # lines would connect unrelated points
+        turns = any(kind_of_series(table, title) == "angle" for title in table.y)
+        points = table.points or table.no_mean or turns  # lines would connect unrelated points
         window = 0
         if table.is_series and len(x) >= MANY_POINTS and not points:
             window = len(x) // WINDOWS | 1
@@ -370,10 +376,10 @@ def _series_of(
             if title in verdicts:
                 sampling = verdicts[title].found
                 note = "" if sampling.verdict == SAMPLED else sampling.verdict
-                if title in means:
-                    name = f"{name}, {with_minus(means[title].with_note(note))}"
-                elif verdicts[title].kind == "angle" and not sampling.is_constant:
+                if verdicts[title].kind == "angle" and not sampling.is_constant:
                     name = f"{name}, {with_minus(verdicts[title].short_mean)}"
+                elif title in means:
+                    name = f"{name}, {with_minus(means[title].with_note(note))}"
                 elif note:
                     name = f"{name}, {note}"
                 # A series that drifts has no equilibrated part, so all of it is before `start`.

@@ -39,6 +39,7 @@ from paceline.performance.number_format import many
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
 #: Height of a panel, inches.
 PANEL = 1.5
@@ -337,8 +338,9 @@ def draw_points(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure"
     """Draw pairs of angles as points, with groups side by side."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, width / len(tables) + AROUND), layout="constrained")
+    figure = Figure(figsize=(width, width / len(tables) + 1.5 * AROUND), layout="constrained")
     axes = figure.subplots(1, len(tables), squeeze=False, sharex=True, sharey=True)[0]
+    patches: list[Patch] = []
     for number, (ax, (group, of_group)) in enumerate(zip(axes, tables.items(), strict=True)):
         for k, drawn in enumerate(table.drawn or table for table in of_group):
             colour = f"C{number if len(tables) > 1 else k % 10}"
@@ -353,9 +355,16 @@ def draw_points(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure"
             make_square(ax, drawn.turn)
         ax.set_aspect("equal")
         patches, regions = draw_reference(drawn.reference, ax)
-        if patches:
-            legend_above(ax, patches, regions)
         put_title(ax, f"{group} ({many(len(of_group), 'replica')})")
+    if patches:
+        figure.legend(
+            patches,
+            regions,
+            loc="outside upper center",
+            ncols=len(regions),
+            frameon=False,
+            fontsize="x-small",
+        )
     return figure
 
 

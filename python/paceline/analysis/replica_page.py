@@ -331,7 +331,7 @@ def _later_means(replicas: ShownReplicas, name: str, title: str) -> dict[str, Re
     return {
         group: one
         for group, one in found.items()
-        if not np.isclose(one.mean, means[group].mean, 1e-9, 0)
+        if not np.isclose(one.mean, means[group].mean, 1e-9, 0, equal_nan=True)
     }
 
 
@@ -349,7 +349,8 @@ def _later_differences(
             DRIFTS if np.isnan(one.difference) else f"{one}",
         )
         for pair, one in replicas.equilibrated_differences(name).get(title, {}).items()
-        if pair in of_all and not np.isclose(one.difference, of_all[pair].difference, 1e-9, 0)
+        if pair in of_all
+        and not np.isclose(one.difference, of_all[pair].difference, 1e-9, 0, equal_nan=True)
     }
 
 
@@ -439,7 +440,9 @@ def _missing(replicas: ShownReplicas, name: str) -> Iterator[str]:
         partly = np.isnan(means[group].mean) & ~nowhere
         for where, gone in ((group, nowhere), (f"all replicas of {group}", partly)):
             if 0 < gone.sum() < len(places):
-                some = ", ".join(f"{place:g}" for place in places[gone][:REMARKED])
+                # Rows of pairs have the numbers of two residues.
+                rows = zip(*(one[gone][:REMARKED] for one in profile.keys.values()), strict=True)
+                some = ", ".join("–".join(f"{one:g}" for one in row) for row in rows)
                 more = f" and {gone.sum() - REMARKED} more" if gone.sum() > REMARKED else ""
                 yield f"Not in {where}, and therefore not compared: {label} {some}{more}."
 
@@ -473,10 +476,10 @@ def lines_of_profile(profile: Profile) -> Iterator[tuple[str, str]]:
                 f"{digits(float(one), 2)} {name_and_unit(title)[1]}".strip()
                 for one in (np.nanmin(detectable), np.nanmedian(detectable))
             )
-            of_rows = "" if least == middle else f" in any row, and less than {middle}"
+            of_rows = "" if least == middle else f" in any row, or {middle} in half of the rows"
             yield (
                 f"{name_and_unit(title)[0]}, {pair}, along {name_and_unit(label)[0]}",
                 f"{found} (corrected for all rows, Benjamini–Hochberg); {number} replicas "
-                f"against {first} are too few to show less than {least}{of_rows} in half of "
-                "the rows (power 80 %)",
+                f"against {first} are too few to show less than {least}{of_rows}, with a "
+                "probability of 80 %",
             )
