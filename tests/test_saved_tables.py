@@ -232,7 +232,7 @@ def test_columns_of_two_units_have_two_panels(tmp_path):
         ("value (Å)", ["Rg (Å)", "RMSD (Å)"]),
         ("SASA (Å²)", ["SASA (Å²)"]),
     ]
-    with pytest.raises(UnsupportedError, match="several units cannot share it, so select"):
+    with pytest.raises(UnsupportedError, match="cannot share a figure"):
         check_same_kind([table, table])
     assert not read_saved(path).table(["Rg", "RMSD"]).panels
     path.write_text(

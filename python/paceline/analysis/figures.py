@@ -206,14 +206,16 @@ def _saved_resolution(figure: "Figure") -> float:
 def check_same_kind(tables: Sequence[Table]) -> None:
     """Raise `UnsupportedError` if tables cannot be drawn into one figure."""
     for table in tables:
-        is_map = table.states is not None or table.image is not None
-        if is_map or table.bars or table.ticks or not (table.y or table.panels):
+        if table.panels and not table.y:
+            raise UnsupportedError(
+                "columns with several units cannot share a figure with another table: select those "
+                "of one unit with --y"
+            )
+        is_map = table.states is not None or table.image is not None or not table.y
+        if is_map or table.bars or table.ticks:
             raise UnsupportedError("a map or bars cannot share a figure: use a single table")
-    if len(tables) > 1 and any(table.panels for table in tables):
-        raise UnsupportedError(
-            "tables in one figure must be of one kind: columns with several units cannot share it, "
-            "so select those of one unit with --y"
-        )
+    if len({len(table.panels) for table in tables}) > 1:
+        raise UnsupportedError("tables in one figure must be of one kind: panels differ")
     labels = [(name_and_unit(table.abscissa)[0], table.y_label) for table in tables]
     if len(set(labels)) > 1:
         found = " and ".join(f"{y!r} against {x!r}" for x, y in dict.fromkeys(labels))
