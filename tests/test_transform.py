@@ -311,7 +311,7 @@ def test_molecules_far_from_a_complex_join_it_by_few_pairs(monkeypatch):
 
     monkeypatch.setattr(links._core, "NearPairs", NearPairs)
     atoms = np.arange(len(universe.atoms))
-    fragments = compounds.fragments_of(universe, compounds.molecular_bonds_of(universe, "unwrap"))
+    fragments = compounds.molecular_bonds_of(universe, "unwrap").fragments
     pairs, alone = links.nearest_contacts(universe, atoms, fragments)
     places = universe.atoms.positions[pairs]
     lengths = np.linalg.norm(places[:, 0] - places[:, 1], axis=1)
@@ -715,7 +715,7 @@ TWO, O_FIRST, SITE_FIRST = (0, 0, 0, 0, 1, 1, 1, 1), [16, 1, 1, 0] * 2, [0, 16, 
 )
 def test_sites_are_of_the_molecule_of_their_residue(masses, bonds, residues, added):
     universe = four_sites(masses, bonds, residues)
-    found = compounds.molecular_bonds_of(universe, "unwrap")
+    found = compounds.molecular_bonds_of(universe, "unwrap").pairs
     assert found[: len(bonds)].tolist() == [list(bond) for bond in bonds]
     assert [tuple(bond) for bond in found[len(bonds) :].tolist()] == added
 
@@ -725,11 +725,11 @@ def test_bonds_are_found_anew_where_the_topology_changes():
 
     def found():
         bonds = compounds.molecular_bonds_of(universe, "unwrap")
-        fragments = compounds.fragments_of(universe, bonds)
+        pairs, fragments = bonds.pairs, bonds.fragments
         assert compounds.molecular_bonds_of(universe, "unwrap") is bonds
-        assert compounds.fragments_of(universe, bonds) is fragments
-        assert [bonds.flags.writeable, fragments.flags.writeable] == [False, False]
-        return [tuple(bond) for bond in bonds.tolist()], fragments.tolist()
+        assert bonds.fragments is fragments
+        assert [pairs.flags.writeable, fragments.flags.writeable] == [False, False]
+        return [tuple(bond) for bond in pairs.tolist()], fragments.tolist()
 
     assert found() == ([*O_H, (0, 3), (4, 7)], [0, 0, 0, 0, 4, 4, 4, 4])
     universe.delete_bonds([(0, 1)])
@@ -755,7 +755,7 @@ def test_bonds_of_sites_in_the_topology_are_kept():
     sites = universe.select_atoms("name EPW")
     assert (len(sites), sites.masses.any()) == (6, False)
     bonds = compounds.bonds_of(universe, "unwrap")
-    assert np.array_equal(compounds.molecular_bonds_of(universe, "unwrap"), bonds)
+    assert np.array_equal(compounds.molecular_bonds_of(universe, "unwrap").pairs, bonds)
     found = compounds.fragindices_of(universe.atoms, "unwrap")
     assert np.array_equal(found, universe.atoms.fragindices)
 

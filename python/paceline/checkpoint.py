@@ -26,6 +26,7 @@ from paceline._util.files import check_output
 from paceline._util.journal import Journal
 from paceline._util.signals import Stopping, resume_advice
 from paceline.contract.analysis import Analysis
+from paceline.contract.kinds import Kind
 from paceline.contract.plan import Plan
 from paceline.contract.run_info import RUN_ATTRIBUTES
 from paceline.contract.system_interface import attribute_of
@@ -312,7 +313,7 @@ def check_resumable(runs: Sequence[FramePass], done: str, advice: str) -> None:
     """
     for one in runs:
         for analysis in one.run.job.analyses:
-            if analysis.per_block:
+            if analysis.kind is Kind.BLOCKS:
                 raise UnsupportedError(
                     f"{analysis.name} writes a file while blocks arrive, which cannot be {done}: "
                     f"{advice}"

@@ -18,7 +18,7 @@ from paceline._util.json_object import JsonObject
 from paceline._util.machine import software
 from paceline._util.option_values import BACKENDS
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.recorded_call import describe_call
+from paceline.analysis.recorded_call import Call, describe_call
 from paceline.analysis.results import Results
 from paceline.analysis.saved_tables import CALL
 from paceline.analysis.table import Table, with_gaps
@@ -39,7 +39,7 @@ from paceline.contract.run_info import (
     describe_frames,
 )
 from paceline.contract.source import TIMES_REMEDY, UNKNOWN_TIMES
-from paceline.contract.system_interface import Atoms, System, topology_of
+from paceline.contract.system_interface import Atoms, System, frames_shown, topology_of
 from paceline.contract.transform_interface import Transform
 from paceline.errors import NotRunError, UnsupportedError, warn
 from paceline.performance.number_format import many
@@ -171,6 +171,14 @@ class AnalysisBase(Analysis):
     start: int | None
     stop: int | None
     step: int | None
+    #: Call that made the analysis, which results record.
+    _made_with: Call
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        """Keep the arguments, with which results record how they were computed."""
+        made = super().__new__(cls)
+        made._made_with = Call(cls, args, kwargs, frames_shown([*args, *kwargs.values()]))
+        return made
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         """Replace the base class of a subclass that has methods of MDAnalysis's `AnalysisBase`.
@@ -488,7 +496,9 @@ class AnalysisBase(Analysis):
     def record_call(self) -> None:
         """Store the call that computed the results with them, so that it can be repeated."""
         if isinstance(self.results, Results) and self.results.provenance:
-            self.results.provenance[CALL] = describe_call(self)
+            self.results.provenance[CALL] = describe_call(
+                self._made_with, self._run_info.frames, self._run_context
+            )
 
     def record(self) -> JsonObject:
         """Return files, fingerprints, versions and parameters of the last run."""

@@ -15,7 +15,7 @@ from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_not_empty
-from paceline.transform.compounds import fragments_of, known_bonds
+from paceline.transform.compounds import known_bonds
 
 #: Maximum standard deviation of the heights of headgroups in a leaflet, relative to thickness.
 FLAT = 0.25
@@ -192,7 +192,7 @@ def _lipids_of(heads: Atoms) -> tuple[np.ndarray, np.ndarray]:
     universe, bonds = heads.universe, known_bonds(heads.universe)
     molecules = universe.atoms.resindices
     if len(bonds):
-        fragments = fragments_of(universe, bonds)
+        fragments = bonds.fragments
         sizes = np.bincount(fragments, minlength=len(fragments))[fragments[heads.indices]]
         if sizes.max() <= LARGEST_LIPID and sizes.min() > 1:
             molecules = fragments

@@ -29,7 +29,7 @@ from paceline.contract.system_interface import Atoms, System, has_attribute
 from paceline.contract.transform_interface import CoreTransform
 from paceline.errors import UnsupportedError
 from paceline.transform.atom_choice import check_not_empty
-from paceline.transform.compounds import advice_on_sites, fragments_of, molecular_bonds_of
+from paceline.transform.compounds import advice_on_sites, molecular_bonds_of
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.dielectric
@@ -70,7 +70,7 @@ class _DipoleAnalysis(AnalysisBase):
         if (np.diff(atoms[order]) == 0).any():
             raise UnsupportedError(f"{self.name}: the group contains an atom more than once")
         bonds = molecular_bonds_of(universe, self.name)
-        fragments = fragments_of(universe, bonds)
+        fragments, pairs = bonds.fragments, bonds.pairs
         first, rows = np.unique(fragments[atoms], return_inverse=True)
         charges = np.bincount(rows, weights=self._charges)
         wrong = np.flatnonzero(~(np.abs(charges) <= NEUTRAL))
@@ -87,15 +87,15 @@ class _DipoleAnalysis(AnalysisBase):
                 f"charged; the molecule of atom {first[wrong[0]]} has {charges[wrong[0]]:.3g} e; "
                 f"{remedy}"
             )
-        inside = np.isin(bonds, atoms).all(axis=1)
-        bonds = order[np.searchsorted(atoms[order], bonds[inside])]
-        n_parts = len(np.unique(_core.fragments(len(atoms), bonds)))
+        pairs = pairs[np.isin(pairs, atoms).all(axis=1)]
+        pairs = order[np.searchsorted(atoms[order], pairs)]
+        n_parts = len(np.unique(_core.fragments(len(atoms), pairs)))
         if self.make_whole and n_parts != len(first):
             raise UnsupportedError(
                 f"{self.name}: the group contains {n_parts} bonded parts of {len(first)} "
                 "molecules, which cannot be made whole; use all atoms of these molecules"
             )
-        return bonds
+        return pairs
 
 
 class DielectricConstant(_DipoleAnalysis):

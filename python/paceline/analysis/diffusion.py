@@ -9,7 +9,7 @@ from paceline.analysis.uncertainty import LEVEL, mean_of_replicas, students_t, w
 from paceline.contract.system_interface import System, has_attribute
 from paceline.performance.number_format import joined, many
 from paceline.transform.bond_lists import bond_list
-from paceline.transform.compounds import fragments_of, known_bonds
+from paceline.transform.compounds import known_bonds
 
 #: Possible numbers of time blocks, and for each the maximum ratio of the longest lag time of the
 #: fit to the length of the run. A block is at least twice as long as this lag time, so that it
@@ -235,21 +235,21 @@ def molecules_of(universe: System, atoms: np.ndarray) -> tuple[np.ndarray, str]:
     Without bonds, as in GRO and most PDB files, each residue is a molecule. All residues of protein
     and nucleic acid in a segment form one chain.
     """
-    edges = known_bonds(universe)
-    has_bonds, lacking = len(edges) > 0, bond_list(universe).lacking
+    bonds = known_bonds(universe)
+    has_bonds, lacking = len(bonds) > 0, bond_list(universe).lacking
     if not has_bonds and len(universe.residues) == 1:
         known = "each atom counts as a molecule: the topology has no bonds and only one residue"
         return np.arange(len(atoms)), known if len(atoms) > 1 else ""
     is_free = np.ones(len(universe.atoms), bool)
-    is_free[edges] = False
+    is_free[bonds.pairs] = False
     residues = universe.atoms.resindices
     within = np.isin(residues, residues[is_free])
     in_residues = _pair_with_next(residues, np.flatnonzero(within))
-    edges = np.concatenate([edges, in_residues])
+    bonds = bonds.with_pairs(in_residues)
     if len(in_residues):
         chains = np.flatnonzero(within & _is_polymer(universe))
-        edges = np.concatenate([edges, _pair_with_next(universe.atoms.segindices, chains)])
-    fragments = fragments_of(universe, edges)
+        bonds = bonds.with_pairs(_pair_with_next(universe.atoms.segindices, chains))
+    fragments = bonds.fragments
     numbers = np.unique(fragments[atoms], return_inverse=True)[1].reshape(-1)
     guessed = ""
     if not has_bonds or np.isin(atoms, lacking).any():

@@ -10,7 +10,7 @@ from paceline.contract.system_interface import (
     System,
     attribute_of,
     has_attribute,
-    topology_attribute_of,
+    topology_attributes_of,
 )
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.bond_lists import bond_list
@@ -179,7 +179,7 @@ def _both_ways(universe: System) -> np.ndarray | None:
 
 def _bonds_by_name(universe: System) -> np.ndarray | None:
     """Return bonds in both directions, shape (n, 2); None if names, masses or bonds are missing."""
-    needed = [topology_attribute_of(universe, one) for one in ("names", "masses")]
+    needed = topology_attributes_of(universe, "names", "masses")
     return None if None in needed else _both_ways(universe)
 
 

@@ -10,7 +10,7 @@ from paceline.block import cell_of, dimensions_of, periodic_vectors, upright_vec
 from paceline.contract.system_interface import Atoms, System, positions_in
 from paceline.contract.transform_interface import CoreTransform
 from paceline.errors import UnsupportedError
-from paceline.transform.compounds import fragments_of, molecular_bonds_of
+from paceline.transform.compounds import molecular_bonds_of
 from paceline.transform.matching import name_atom
 
 #: Selection of polymers, whose residues are consecutive in topologies without bonds.
@@ -125,7 +125,7 @@ def _molecules_of(
         bonds = molecular_bonds_of(universe, "unwrap")
     except UnsupportedError:
         return _polymers_of(universe, atoms)
-    fragments = fragments_of(universe, bonds)
+    fragments = bonds.fragments
     concerned = np.zeros(len(everything), bool)
     concerned[fragments[atoms]] = True
     several = np.bincount(fragments[atoms], minlength=len(everything)) > 1
@@ -134,7 +134,7 @@ def _molecules_of(
         return None
     decoded = np.flatnonzero(inside)
     places = np.cumsum(inside) - 1
-    return decoded, places[bonds[inside[bonds[:, 0]]]], fragments[decoded]
+    return decoded, places[bonds.pairs[inside[bonds.pairs[:, 0]]]], fragments[decoded]
 
 
 def _polymers_of(

@@ -26,12 +26,13 @@ import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from paceline._util.files import is_stream
 from paceline._util.json_object import JsonObject
-from paceline.contract.analysis import Analysis
+from paceline.contract.run_info import RunContext
 from paceline.contract.system_interface import System, UpdatingAtoms, attribute_of
 from paceline.contract.transform_interface import Transform
 from paceline.errors import UnsupportedError
@@ -57,10 +58,20 @@ STEPS_PACKAGE = "paceline.transform."
 NOT_OF_FRAMES = ("cache", "cache_size", "comm", "tee")
 
 
-def describe_call(analysis: Analysis) -> str:
-    """Describe the call that computed an analysis in one line, or why it cannot be described."""
+class Call(NamedTuple):
+    """Call that made an analysis: its class and arguments."""
+
+    kind: type
+    args: tuple[object, ...]
+    options: Mapping[str, object]
+    #: Current frame of each system at that time, by the id of the system.
+    shown: Mapping[int, int]
+
+
+def describe_call(call: Call, frames: np.ndarray, context: RunContext) -> str:
+    """Describe an analysis and its run in one line, or the reason why this is impossible."""
     try:
-        text = json.dumps(_Recorder().call(analysis), ensure_ascii=False)
+        text = json.dumps(_Recorder(call.shown).call(call, frames, context), ensure_ascii=False)
         return text.replace("  ", " \\u0020")  # facts are written without repeated blanks
     except UnsupportedError as error:
         return f"{UNKNOWN}{error}"
@@ -69,27 +80,25 @@ def describe_call(analysis: Analysis) -> str:
 class _Recorder:
     """Converts a call to JSON, and numbers the systems that it uses."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: Mapping[int, int]) -> None:
         self._systems: list[JsonObject] = []
         self._numbers: dict[int, int] = {}
-        self._frames: Mapping[int, int] = {}
+        self._frames = shown
 
-    def call(self, analysis: Analysis) -> JsonObject:
-        """Convert the call of an analysis."""
-        kind = type(analysis)
-        args, kwargs, self._frames = analysis._made_with
-        if not (kind.__module__.startswith(PACKAGE) and (args or kwargs)):
+    def call(self, call: Call, frames: np.ndarray, context: RunContext) -> JsonObject:
+        """Convert the call that made an analysis, and the frames and options of its run."""
+        kind, args, options = call.kind, call.args, call.options
+        if not (kind.__module__.startswith(PACKAGE) and (args or options)):
             raise UnsupportedError(f"{kind.__name__} is a class of the script")
         found = {
             "class": f"{kind.__module__.removeprefix(PACKAGE)}.{kind.__qualname__}",
             "args": [self.value(one) for one in args],
-            "options": {key: self.value(one) for key, one in kwargs.items() if key != "verbose"},
-            "frames": _pack(np.asarray(analysis._run_info.frames)),
+            "options": {key: self.value(one) for key, one in options.items() if key != "verbose"},
+            "frames": _pack(np.asarray(frames)),
         }
-        if analysis._run_context.transforms:
-            steps = analysis._run_context.transforms
-            found["transforms"] = [self.value(one) for one in steps]
-        if analysis._run_context.skip_damaged:
+        if context.transforms:
+            found["transforms"] = [self.value(one) for one in context.transforms]
+        if context.skip_damaged:
             found["on_error"] = "skip"
         return {**found, "systems": self._systems}
 

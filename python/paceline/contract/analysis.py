@@ -9,7 +9,7 @@ import numpy as np
 
 from paceline.contract.kinds import Receiver
 from paceline.contract.run_info import NO_RUN, RunContext, RunInfo
-from paceline.contract.system_interface import Atoms, frames_shown
+from paceline.contract.system_interface import Atoms
 
 T = TypeVar("T")
 
@@ -53,14 +53,6 @@ class Analysis:
     #: Options and facts of the current run, or of the last run.
     _run_context: RunContext = RunContext()
     _run_info: RunInfo = NO_RUN
-    #: Arguments of the constructor, and the frame of each system at that time, by the system's id.
-    _made_with: tuple[tuple[object, ...], dict[str, object], dict[int, int]]
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self:
-        """Keep the arguments, with which results record how they were computed."""
-        made = super().__new__(cls)
-        made._made_with = args, kwargs, frames_shown([*args, *kwargs.values()])
-        return made
 
     @property
     def name(self) -> str:

@@ -25,6 +25,9 @@ class Kind(Enum):
     BLOCKS = "a result for each block"
 
 
+#: Kinds of which the results of blocks are merged, for the whole run, or for its state changes.
+MERGED = (Kind.SUM, Kind.SCAN)
+
 #: For a user's worker part whose class does not declare its kind: the method that identifies the
 #: kind.
 _METHOD_OF = {

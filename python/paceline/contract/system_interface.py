@@ -362,13 +362,16 @@ def has_attribute(atoms: object, name: str) -> bool:
 
 def topology_of(system: object) -> Any:
     """Return the topology of a system; None for files without a topology."""
-    return attribute_of(system, "_topology")
+    try:
+        return system._topology  # type: ignore[attr-defined]
+    except AttributeError:
+        return None
 
 
-def topology_attribute_of(system: object, name: str) -> TopologyAttribute | None:
-    """Return an attribute of a system's topology; None if it or the topology is missing."""
-    found: TopologyAttribute | None = attribute_of(topology_of(system), name)
-    return found
+def topology_attributes_of(system: object, *names: str) -> "list[TopologyAttribute | None]":
+    """Return attributes of a system's topology; None for those that it lacks."""
+    topology = topology_of(system)
+    return [getattr(topology, name, None) for name in names]
 
 
 def residue_name(residue: object) -> str:

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from paceline.contract.kinds import Receiver
+from paceline.contract.kinds import Kind, Receiver
 from paceline.contract.plan import STATES_BYTES, Plan
 from paceline.engine import result_arrays
 from paceline.engine.reduce import UNKNOWN_LENGTH, TreeReduction
@@ -259,11 +259,12 @@ def _collector(
 ) -> "_Rows | RecordLog | _Merged | _Received":
     if receiver is not None:
         return _Received(receiver)
-    if analysis.ragged:
+    if analysis.kind is Kind.RECORDS:
         return RecordLog(analysis, len(plan.frames))
-    if analysis.finds_states:
+    if analysis.kind is Kind.SCAN:
         return _Changes(plan, analysis)
-    return _Merged(len(plan), analysis) if analysis.reduces else _Rows(len(plan.frames), analysis)
+    is_sum = analysis.kind is Kind.SUM
+    return _Merged(len(plan), analysis) if is_sum else _Rows(len(plan.frames), analysis)
 
 
 class _Received:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.contract.analysis import Analysis
-from paceline.contract.kinds import Receiver, declaration_of
+from paceline.contract.kinds import Kind, Receiver, declaration_of
 from paceline.contract.plan import Plan
 from paceline.engine.collect import Collected, DamagedFrames
 from paceline.engine.parts import PartsRun
@@ -39,6 +39,8 @@ class FramePass:
     def __init__(self, run: TrajectoryRun, plan: Plan, job: Job):
         #: Run that contains the pass, its blocks, and the job that the blocks share.
         self.run, self.plan, self.job = run, plan, job
+        #: True if workers read the frames themselves.
+        self.shareable = run.trajectory.shareable
 
     @property
     def is_first(self) -> bool:
@@ -54,11 +56,6 @@ class FramePass:
     def n_final(self) -> int:
         """Number of rows that do not depend on frames by which the trajectory may grow."""
         return len(self.plan.frames) - self.run.halo[1]
-
-    @property
-    def shareable(self) -> bool:
-        """True if workers read the frames themselves."""
-        return self.run.trajectory.shareable
 
     @property
     def bytes_used(self) -> int:
@@ -195,16 +192,19 @@ class AnalysisPass(FramePass):
         parts gets its own `PartsRun`.
         """
         stage = self.stage + 1
+        if all(one.stages == stage for one in self.analyses):
+            return []
         found: list[tuple[Analysis, WorkerAnalysis, object]] = []
         following: list[FramePass | PartsRun] = []
-        with self.run.facts_shown(**self._known()):
+        known = self._known()
+        with self.run.facts_shown(**known):
             for analysis, part, value in zip(
                 self.analyses, self.job.analyses, self.collected.values, strict=True
             ):
                 if analysis.over_parts and analysis.stages == stage + 1:
                     parts = analysis.next_stage(value)
                     following.append(
-                        PartsRun(self.run, analysis, parts, value, stage=stage, **self._known())
+                        PartsRun(self.run, analysis, parts, value, stage=stage, **known)
                     )
                 elif analysis.stages > stage:
                     found.append((analysis, part, value))
@@ -214,7 +214,7 @@ class AnalysisPass(FramePass):
         """Make the next pass of some analyses from the results of this pass."""
         stage, parts, states = self.stage + 1, list[WorkerAnalysis](), list[list[Any] | None]()
         for analysis, part, value in found:
-            if part.finds_states:
+            if part.kind is Kind.SCAN:
                 states.append(states_before(part, value))
                 parts.append(replace(part, has_states=True, shared=SharedRows()))
             else:
@@ -229,9 +229,11 @@ class AnalysisPass(FramePass):
 
     def _receivers(self, stack: ExitStack) -> list[Receiver | None]:
         """Enter the receivers of the analyses that return one result per block."""
+        if not any(part.kind is Kind.BLOCKS for part in self.job.analyses):
+            return super()._receivers(stack)
         with self.run.facts_shown():
             return [
-                stack.enter_context(analysis.receiver()) if part.per_block else None
+                stack.enter_context(analysis.receiver()) if part.kind is Kind.BLOCKS else None
                 for analysis, part in zip(self.analyses, self.job.analyses, strict=True)
             ]
 
@@ -258,9 +260,10 @@ class AnalysisPass(FramePass):
 
     def finish(self, timings: Timings) -> None:
         """Set the results of every analysis that ends with this pass, after all blocks are done."""
+        known = self._known()
         for analysis, value in zip(self.analyses, self.collected.values, strict=True):
             if analysis.stages == self.stage + 1:
-                self.run.conclude(analysis, value, timings, **self._known())
+                self.run.conclude(analysis, value, timings, **known)
         if self.is_first:
             self.run.warn_of_repeats(self.collected.times)
             self.run.warn_of_long_steps(self.collected.times)

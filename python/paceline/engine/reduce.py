@@ -5,6 +5,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from paceline.contract.kinds import MERGED, Kind
 from paceline.engine.result_arrays import are_unread, replace_unread
 from paceline.engine.tasks import BlockResult, Job, Records, WorkerAnalysis
 
@@ -132,11 +133,11 @@ def merge_results(job: Job, level: int, results: Sequence[BlockResult]) -> Block
 
 
 def _merge_values(analysis: WorkerAnalysis, values: Sequence[Any]) -> object:
-    if analysis.per_block:
+    if analysis.kind is Kind.BLOCKS:
         return {number: value for of_block in values for number, value in of_block.items()}
-    if analysis.reduces:
+    if analysis.kind in MERGED:
         return tree_reduce(values, analysis.merge)
-    if analysis.ragged:
+    if analysis.kind is Kind.RECORDS:
         counts = np.concatenate([of_block.counts for of_block in values])
         found = [of_block.records for of_block in values if of_block.records is not None]
         return Records(counts, join_rows(analysis, found) if found else None)

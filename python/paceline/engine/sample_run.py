@@ -16,6 +16,7 @@ from paceline import _core
 from paceline._util.files import is_address
 from paceline._util.os_calls import cached_share, cached_share_of_all, drop_from_cache
 from paceline.contract.analysis import Analysis
+from paceline.contract.kinds import Kind
 from paceline.contract.plan import Borders, LeafBoundaries, Plan, make_plan
 from paceline.contract.source import FrameSource, IndexedFile, TrajectoryFile
 from paceline.contract.system_interface import attribute_of
@@ -172,7 +173,7 @@ class SampleRun:
             self._frames = _readable(frames, self.trajectory.n_frames)
         self._prepare(frames, 1, None)
         for analysis, part in zip(analyses, self._run.job.analyses, strict=True):
-            if part.per_block:
+            if part.kind is Kind.BLOCKS:
                 raise UnsupportedError(
                     f"{analysis.name} would write a file; ask for advice about another analysis"
                 )

@@ -8,6 +8,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -80,37 +81,18 @@ class WorkerAnalysis:
     #: True in the second pass of a scan: its tasks contain the state before each block.
     has_states: bool = False
 
-    @property
-    def scans(self) -> bool:
-        """True if rows of the analysis depend on all earlier frames."""
-        return self.declared.kind is Kind.SCAN
+    @cached_property
+    def kind(self) -> Kind:
+        """Kind of the results in this pass.
 
-    @property
-    def finds_states(self) -> bool:
-        """True in the first pass of a scan, which computes how each block changes the state.
-
-        The change is None if all frames of a block were left out.
+        The first pass of a scan computes how each block changes the state; the change is None if
+        all frames of the block were left out. The second pass computes rows.
         """
-        return self.scans and not self.has_states
-
-    @property
-    def reduces(self) -> bool:
-        """True if the analysis returns one merged result for all frames."""
-        return self.finds_states or self.declared.kind is Kind.SUM
-
-    @property
-    def per_block(self) -> bool:
-        """True if the result of each block is passed to a receiver."""
-        return self.declared.kind is Kind.BLOCKS
-
-    @property
-    def ragged(self) -> bool:
-        """True if the analysis returns any number of records per frame."""
-        return self.declared.kind is Kind.RECORDS
+        return Kind.ROWS if self.has_states else self.declared.kind
 
     def merge(self, left: Any, right: Any) -> Any:
         """Merge the partial results of two neighbours; an error names the analysis."""
-        if self.finds_states:
+        if self.kind is Kind.SCAN:
             return {**left, **right}
         with self.naming_errors():
             return self._merge_checked(left, right)

@@ -12,7 +12,7 @@ import numpy as np
 from paceline._util.machine import free_memory
 from paceline._util.sorted_unique import sorted_unique
 from paceline.contract.analysis import Analysis, conclude, facts_shown
-from paceline.contract.kinds import check_methods_of_scan, declaration_of
+from paceline.contract.kinds import Kind, check_methods_of_scan, declaration_of
 from paceline.contract.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
 from paceline.contract.run_info import RunContext, RunInfo
 from paceline.contract.source import UNKNOWN_TIMES
@@ -149,7 +149,7 @@ class TrajectoryRun:
             parts,
             self.plan.leaves,
             skip_damaged,
-            facilities.streamed or any(part.per_block for part in parts),
+            facilities.streamed or any(part.kind is Kind.BLOCKS for part in parts),
             facilities.caching if self.n_passes > 1 or self.scans_before else None,
             row_bytes,
         )
@@ -363,9 +363,9 @@ def make_worker_part(
         analysis.attributes,
         analysis.halo,
     )
-    if part.scans:
+    if part.kind is Kind.SCAN:
         _check_scan(analysis, part, stage, frames)
-    if any(part.halo) and (part.reduces or part.ragged or part.per_block):
+    if any(part.halo) and part.kind is not Kind.ROWS:
         raise UnsupportedError(
             f"{analysis.name}: a halo is only possible for analyses that return one row per frame, "
             "unlike this one"

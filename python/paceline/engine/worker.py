@@ -19,6 +19,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.machine import free_memory_fraction
 from paceline.block import DAMAGED_STEP, Block, FrameBuffer, without_placeholders
+from paceline.contract.kinds import Kind
 from paceline.contract.source import ReadStats
 from paceline.contract.transform_interface import advice_without_cell, find_scan
 from paceline.engine.reduce import join_rows, merge_results, tree_accumulate, tree_reduce
@@ -371,17 +372,17 @@ class Worker:
         computation: Any = analysis.computation
         _core.allow_threads(task.threads if analysis.declared.splits_frames else 1)
         try:
-            if analysis.per_block:
+            if analysis.kind is Kind.BLOCKS:
                 return {task.number: computation.compute_block(_readable(block), task.first)}
-            if analysis.finds_states:
+            if analysis.kind is Kind.SCAN:
                 changes = [_change_over(analysis, leaf) for leaf in self._leaves_of(block, task)]
                 return {task.number: tree_reduce(changes, analysis.merge_states)}
-            if analysis.reduces:
+            if analysis.kind is Kind.SUM:
                 leaves = map(_readable, self._leaves_of(block, task))
                 return tree_reduce(
                     [computation.compute(leaf) for leaf in leaves], computation.merge
                 )
-            if analysis.ragged:
+            if analysis.kind is Kind.RECORDS:
                 return _records_of(analysis, block, f"{analysis.name} on {where}")
             if analysis.declared.fills_rows and len(block) == task.n_frames:
                 place = analysis.shared.take(task.first, task.n_frames)
@@ -395,7 +396,7 @@ class Worker:
             raise AnalysisError(str(error)) from None
         except Exception as error:
             # Errors of a writer already contain the file and the frame.
-            if analysis.per_block and isinstance(error, UnwritableError | OSError):
+            if analysis.kind is Kind.BLOCKS and isinstance(error, UnwritableError | OSError):
                 raise
             reason = f"{type(error).__name__}: {error}"
             raise AnalysisError.of(f"{analysis.name} raised on {where}: {reason}", error) from error

@@ -18,7 +18,7 @@ from paceline.contract.system_interface import (
     Atoms,
     TopologyAttribute,
     attribute_of,
-    topology_attribute_of,
+    topology_attributes_of,
 )
 from paceline.errors import UnwritableError
 from paceline.hdf5.units import OUR_UNITS, factor_of
@@ -95,8 +95,7 @@ class AtomProperties:
             if (values := attribute_of(atomgroup, theirs)) is not None
         }
         kinds, species = _kinds(atomgroup, labels)
-        bonds = topology_attribute_of(atomgroup.universe, "bonds")
-        masses = topology_attribute_of(atomgroup.universe, "masses")
+        bonds, masses = topology_attributes_of(atomgroup.universe, "bonds", "masses")
         guessed = "mass" in numbers and masses is not None and masses.is_guessed
         return cls(
             n_atoms=len(atomgroup),

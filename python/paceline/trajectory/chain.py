@@ -206,13 +206,10 @@ class Chain:
         ]
         self._stops = np.cumsum(counts)
         self._begins = self._stops - counts
+        #: Number of frames.
+        self.n_frames = int(self._stops[-1])
         #: First file in which the number of atoms varies; None without such a file.
         self.varying = next((file for file in self.files if file.varying is not None), None)
-
-    @property
-    def n_frames(self) -> int:
-        """Number of frames."""
-        return int(self._stops[-1])
 
     @property
     def n_atoms(self) -> int:

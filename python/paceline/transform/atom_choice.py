@@ -13,7 +13,6 @@ from paceline.contract.system_interface import (
     System,
     UpdatingAtoms,
     attribute_of,
-    has_attribute,
 )
 from paceline.errors import (
     SelectionError,
@@ -74,7 +73,7 @@ def check_static(atomgroup: object, name: str, instead: str = "") -> None:
     `instead` names a function that accepts such groups. Raises `TypeError` for an object that is
     not a group.
     """
-    if not has_attribute(atomgroup, "atoms"):
+    if attribute_of(atomgroup, "atoms") is None:
         raise TypeError(f"expected an AtomGroup or a Universe, found {atomgroup!r}")
     if updates_itself(atomgroup):
         instead = instead or "write a function for paceline.TimeSeries or Reduce, which select"

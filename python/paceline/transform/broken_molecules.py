@@ -15,7 +15,7 @@ from paceline.contract.transform_interface import Transform, find_scan
 from paceline.errors import PacelineError, TransformError, warn
 from paceline.performance.number_format import joined
 from paceline.transform.apply_transforms import first_positions
-from paceline.transform.compounds import fragments_of, known_bonds
+from paceline.transform.compounds import MolecularBonds, known_bonds
 from paceline.transform.links import (
     NEAR,
     Links,
@@ -63,9 +63,11 @@ def make_checks(
     if not any(wants):
         return None
     groups, together = ([group for _, group in of] for of in (wants.whole, wants.together))
-    bonds = known_bonds(universe) if groups or together else np.empty((0, 2), np.int64)
-    links = find_links(universe, bonds, groups) if groups else None
-    contacts = _contacts(universe, bonds, together)
+    links, contacts = None, np.empty((0, 2), np.int64)
+    if groups or together:
+        bonds = known_bonds(universe)
+        links = find_links(universe, bonds, groups) if groups else None
+        contacts = _contacts(universe, bonds, together)
     if links is None and not len(contacts) and not wants.fit and not groups:
         return None
     return MoleculeCheck(analyses, wants, links, contacts)
@@ -120,11 +122,11 @@ def _atoms_of(analysis: Analysis) -> np.ndarray:
     return np.asarray(analysis.indices, dtype=np.int64)
 
 
-def _contacts(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
+def _contacts(universe: System, bonds: MolecularBonds, groups: Sequence[np.ndarray]) -> np.ndarray:
     """Find the nearest pairs of atoms between molecules of a group: shape (n_pairs, 2)."""
     if not (len(bonds) and len(groups) and cell_of(universe.trajectory)[:, :6].any()):
         return np.empty((0, 2), np.int64)
-    fragments, found = fragments_of(universe, bonds), [np.empty((0, 2), np.int64)]
+    fragments, found = bonds.fragments, [np.empty((0, 2), np.int64)]
     known: set[bytes] = set()
     for group in groups:
         if not len(group) or (fragments[group] == fragments[group[0]]).all():

@@ -43,7 +43,7 @@ def warn_of_broken_reference(atoms: Atoms, name: str) -> None:
     if topology_of(universe) is None or not has_cell:
         return
     indices = np.unique(atoms.indices).astype(np.int64)
-    if not np.isin(indices, bonds).any():
+    if not np.isin(indices, bonds.pairs).any():
         indices = _with_chain(universe, indices)
     links = find_links(universe, bonds, [indices])
     if links is None:

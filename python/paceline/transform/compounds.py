@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -15,7 +16,7 @@ from paceline.contract.system_interface import (
     Selected,
     System,
     attribute_of,
-    topology_attribute_of,
+    topology_attributes_of,
     topology_of,
 )
 from paceline.contract.transform_interface import CoreTransform, WorkerTransform
@@ -32,19 +33,45 @@ _Given = tuple[np.ndarray, np.ndarray] | None
 
 
 @dataclass
-class _Known:
-    """Bonds of a topology and results derived from them, valid while the bonds are the same."""
+class MolecularBonds:
+    """Bonds that connect the atoms of each molecule, and results that were computed from them."""
 
-    bonds: np.ndarray
-    #: Bonds including those of virtual sites, and the masses and residues from which these follow.
-    molecular: np.ndarray
+    n_atoms: int
+    #: Bonds of a topology, and one for each virtual site without bonds: int64, shape (n_bonds, 2).
+    pairs: np.ndarray
+    #: Bonds of the topology itself, and the masses and residues from which those of sites follow.
+    listed: np.ndarray
     given: _Given = None
-    #: Key and result of the last computation, for each kind of result from the molecular bonds.
-    made: dict[str, tuple[object, Any]] = field(default_factory=dict)
+    #: Key and result of the last computation of each kind of result.
+    _made: dict[str, tuple[object, Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @cached_property
+    def fragments(self) -> np.ndarray:
+        """Index of the first atom of each atom's molecule: int64, shape (n_atoms,), read-only."""
+        # AtomGroup.fragindices takes 0.6 s for 50,000 atoms, `_core.fragments` 0.001 s.
+        found = _core.fragments(self.n_atoms, self.pairs)
+        found.flags.writeable = False
+        return found
+
+    def compute_once(self, kind: str, key: object, make: Callable[[], T]) -> T:
+        """Compute a result from the bonds and a key, or return the last one for the same key."""
+        last = self._made.get(kind)
+        if last is None or last[0] != key:
+            last = self._made[kind] = key, make()
+        made: T = last[1]
+        return made
+
+    def with_pairs(self, further: np.ndarray) -> "MolecularBonds":
+        """Return these bonds and further pairs of atoms: shape (n_pairs, 2)."""
+        pairs = np.concatenate([self.pairs, further])
+        return MolecularBonds(self.n_atoms, pairs, self.listed, self.given)
 
 
-#: Cached bonds by topology.
-_known: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
+#: Molecular bonds by topology, valid while its bonds, masses and residues stay the same.
+_known: WeakKeyDictionary[Any, MolecularBonds] = WeakKeyDictionary()
 
 
 def bonds_of(universe: System, name: str) -> np.ndarray:
@@ -64,74 +91,37 @@ def bonds_of(universe: System, name: str) -> np.ndarray:
     return found.bonds
 
 
-def _known_of(universe: System, bonds: np.ndarray) -> _Known:
-    """Return cached results for the bonds of a topology; start again if the bonds have changed."""
-    topology = topology_of(universe)
-    known = _known.get(topology)
-    if known is None or known.bonds is not bonds:
-        known = _known[topology] = _Known(bonds, bonds)
-    return known
-
-
-def known_bonds(universe: System) -> np.ndarray:
-    """Return the bonds that connect molecules: int64, shape (n_bonds, 2); empty without bonds."""
+def known_bonds(universe: System) -> MolecularBonds:
+    """Return the bonds that connect the atoms of each molecule; empty without bonds."""
     return _molecular(universe, bond_list(universe).bonds)
 
 
-def compute_once(
-    universe: System, bonds: np.ndarray, kind: str, key: object, make: Callable[[], T]
-) -> T:
-    """Compute a result from bonds and a key, or return the cached result for the same key.
-
-    Results are cached only for bonds that `molecular_bonds_of` returned.
-    """
-    known = _known.get(topology_of(universe))
-    if known is None or known.molecular is not bonds:
-        return make()
-    last = known.made.get(kind)
-    if last is None or last[0] != key:
-        last = known.made[kind] = key, make()
-    made: T = last[1]
-    return made
-
-
-def fragments_of(universe: System, bonds: np.ndarray) -> np.ndarray:
-    """Return the index of the first atom of each atom's molecule: int64, shape (n_atoms,)."""
-
-    def find() -> np.ndarray:
-        # AtomGroup.fragindices takes 0.6 s for 50,000 atoms, `_core.fragments` 0.001 s.
-        found = _core.fragments(len(universe.atoms), bonds)
-        found.flags.writeable = False
-        return found
-
-    return compute_once(universe, bonds, "fragments", None, find)
-
-
-def molecular_bonds_of(universe: System, name: str) -> np.ndarray:
+def molecular_bonds_of(universe: System, name: str) -> MolecularBonds:
     """Return all bonds, and an additional bond for each virtual site without bonds.
 
     TPR files list no bonds of virtual sites, such as MW of four-site water. Therefore an atom that
     has a mass of 0 and no bonds is bonded to the first of the heaviest atoms of its residue. There
     are exceptions: masses are guessed, so that any unknown atom may have a mass of 0; or the other
-    atoms of the residue belong to several molecules or have no mass. The array is read-only. Raises
-    the errors of `bonds_of`.
+    atoms of the residue belong to several molecules or have no mass. The arrays are read-only.
+    Raises the errors of `bonds_of`.
     """
     return _molecular(universe, bonds_of(universe, name))
 
 
-def _molecular(universe: System, bonds: np.ndarray) -> np.ndarray:
-    """Add bonds of virtual sites to the bonds of a topology."""
+def _molecular(universe: System, bonds: np.ndarray) -> MolecularBonds:
+    """Add bonds of virtual sites to the bonds of a topology, unless this was done before."""
     if not len(bonds):
-        return bonds
-    known, given = _known_of(universe, bonds), None
+        return MolecularBonds(len(universe.atoms), bonds, bonds)
+    topology, given = topology_of(universe), None
     if not _lacks_masses(universe):
-        given = topology_of(universe).masses.values, universe.atoms.resindices
-    if _differ(given, known.given):
-        molecular = known.bonds if given is None else _with_sites(universe, known.bonds, *given)
-        molecular.flags.writeable = False
+        given = topology.masses.values, universe.atoms.resindices
+    known = _known.get(topology)
+    if known is None or known.listed is not bonds or _differ(given, known.given):
+        pairs = bonds if given is None else _with_sites(universe, bonds, *given)
+        pairs.flags.writeable = False
         given = given and (given[0].copy(), given[1].copy())
-        known = _known[topology_of(universe)] = _Known(known.bonds, molecular, given)
-    return known.molecular
+        known = _known[topology] = MolecularBonds(len(universe.atoms), pairs, bonds, given)
+    return known
 
 
 def _differ(given: _Given, known: _Given) -> bool:
@@ -155,7 +145,7 @@ def _with_sites(
     others = np.flatnonzero(concerned[residues] & ~is_site)
     others = others[np.lexsort([-masses[others], residues[others]])]
     numbers, firsts, places = np.unique(residues[others], return_index=True, return_inverse=True)
-    molecules = fragments_of(universe, bonds)[others]
+    molecules = _core.fragments(len(masses), bonds)[others]
     n_apart = np.bincount(places, weights=molecules != molecules[firsts][places])
     heaviest = others[firsts]
     is_one = (n_apart == 0) & (masses[heaviest] > 0)
@@ -170,8 +160,8 @@ def molecules_with(
 ) -> np.ndarray:
     """Return all atoms of the molecules that have an atom in a group; by default of all molecules.
 
-    The group may be a selection, for the transformation `name`. Molecules are identified by
-    `fragments_of`.
+    The group may be a selection, for the transformation `name`. Molecules are identified by their
+    first atoms, as in `MolecularBonds.fragments`.
     """
     if atomgroup is None:
         return np.arange(len(fragments))
@@ -181,7 +171,7 @@ def molecules_with(
 
 def _lacks_masses(universe: System) -> bool:
     """True if a topology contains no masses, so that its masses may be guessed."""
-    attribute = topology_attribute_of(universe, "masses")
+    (attribute,) = topology_attributes_of(universe, "masses")
     return attribute is None or bool(attribute.is_guessed)
 
 
@@ -200,7 +190,7 @@ def fragindices_of(group: Atoms, name: str) -> np.ndarray:
 
     Raises `UnsupportedError` if the topology has no bonds.
     """
-    fragments = fragments_of(group.universe, molecular_bonds_of(group.universe, name))
+    fragments = molecular_bonds_of(group.universe, name).fragments
     numbers = np.cumsum(fragments == np.arange(len(fragments))) - 1
     return numbers[fragments[group.indices]]
 
@@ -312,11 +302,11 @@ class CompoundCenters:
         if whole and len(joined):
             kind = groups[0].kind or groups[1].kind
             bonds = molecular_bonds_of(universe, f"{name}, to make {kind} whole,")
-            fragments = fragments_of(universe, bonds)
+            fragments = bonds.fragments
             for one in groups:
                 _check_connected(one, fragments, universe, name)
             molecules = np.flatnonzero(np.isin(fragments, fragments[joined]))
-            bonds = bonds[np.isin(bonds[:, 0], molecules)]
+            pairs = bonds.pairs[np.isin(bonds.pairs[:, 0], molecules)]
         #: Columns of each group's atoms: in the decoded positions, and among whole molecules.
         self._columns: list[tuple[np.ndarray, np.ndarray]] = []
         first = len(molecules)
@@ -329,8 +319,8 @@ class CompoundCenters:
             first += len(places)
         self.indices = np.concatenate([molecules, *(one.indices for one in groups)])
         if len(molecules):
-            bonds = np.searchsorted(molecules, bonds).astype(np.int64)
-            self._unwrap = CoreTransform("unwrap", len(self.indices), bonds)
+            pairs = np.searchsorted(molecules, pairs).astype(np.int64)
+            self._unwrap = CoreTransform("unwrap", len(self.indices), pairs)
 
     def of(self, block: Block) -> np.ndarray:
         """Compute the centers, Å: float32, shape (n_frames, n_compounds, 3)."""

@@ -8,7 +8,7 @@ import numpy as np
 from paceline.contract.system_interface import System, attribute_of
 from paceline.errors import TransformError
 from paceline.performance.number_format import joined
-from paceline.transform.compounds import compute_once, fragments_of, known_bonds
+from paceline.transform.compounds import MolecularBonds, known_bonds
 from paceline.transform.links import nearest_contacts
 
 #: Keyword that users write instead of a selection to choose `complex_atoms`.
@@ -115,7 +115,7 @@ def _n_chains(universe: System) -> int:
     """Count the molecules of proteins and nucleic acids."""
     atoms = universe.select_atoms("protein or nucleic").indices
     bonds = known_bonds(universe)
-    of = fragments_of(universe, bonds) if len(bonds) else universe.atoms.segindices
+    of = bonds.fragments if len(bonds) else universe.atoms.segindices
     return len(np.unique(of[atoms]))
 
 
@@ -135,12 +135,11 @@ def _is_in_chain(universe: System, residues: np.ndarray) -> bool:
     names = set(universe.residues[residues[:1]].atoms.names)
     if any(backbone <= names for backbone in BACKBONES) or names & LIPID_BEAD_NAMES:
         return True
-    bonds, residue_of = known_bonds(universe), universe.atoms.resindices
-    ends = residue_of[bonds]
+    ends = universe.atoms.resindices[known_bonds(universe).pairs]
     return bool((np.isin(ends, residues).any(axis=1) & (ends[:, 0] != ends[:, 1])).any())
 
 
-def complex_atoms(universe: System, bonds: np.ndarray) -> np.ndarray:
+def complex_atoms(universe: System, bonds: MolecularBonds) -> np.ndarray:
     """Return the indices of atoms of proteins, nucleic acids and ligands; empty without polymers.
 
     The result is cached until bonds or residue names of the topology change.
@@ -148,9 +147,7 @@ def complex_atoms(universe: System, bonds: np.ndarray) -> np.ndarray:
     names = attribute_of(universe.residues, "resnames")
     if names is None:
         return np.empty(0, np.int64)
-    return compute_once(
-        universe, bonds, "complexes", tuple(names), lambda: _find_complex_atoms(universe)
-    )
+    return bonds.compute_once("complexes", tuple(names), lambda: _find_complex_atoms(universe))
 
 
 def _find_complex_atoms(universe: System) -> np.ndarray:
@@ -179,7 +176,7 @@ def describe_complexes(universe: System) -> str:
     members = complex_atoms(universe, bonds)
     if not len(bonds) or not len(members):
         return ""
-    fragments = fragments_of(universe, bonds)
+    fragments = bonds.fragments
     members = np.flatnonzero(np.isin(fragments, fragments[members]))
     pairs = complexes_in(universe, members, fragments)
     if not len(pairs):

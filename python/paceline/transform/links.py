@@ -1,7 +1,7 @@
 """Links between atoms that must be in the same image: known or guessed bonds, and contacts."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,10 +10,8 @@ from paceline._util.sorted_unique import sorted_unique
 from paceline.block import cell_of
 from paceline.contract.system_interface import System, attribute_of, positions_in
 from paceline.errors import TransformError
-from paceline.transform.compounds import compute_once, fragments_of
+from paceline.transform.compounds import MolecularBonds
 from paceline.transform.distances import REACH, distances, near_pairs, read_frame, widths
-
-T = TypeVar("T")
 
 #: Distance at which molecules are in contact, Å.
 CONTACT = 4.0
@@ -55,51 +53,51 @@ class Links(NamedTuple):
     guessed: bool
 
 
-def find_links(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> Links | None:
+def find_links(
+    universe: System, bonds: MolecularBonds, groups: Sequence[np.ndarray]
+) -> Links | None:
     """Find links between atoms of groups that belong to one molecule; None if there are none.
 
     If most atoms have no bonds in the topology, bonds are guessed from distances in the current
     frame.
     """
-    n_atoms, key = len(universe.atoms), [group.tobytes() for group in groups]
-
-    def once(kind: str, key: object, make: Callable[[], T]) -> T:
-        return compute_once(universe, bonds, kind, key, make)
-
-    guessed = once("unbonded", key, lambda: _is_mostly_unbonded(n_atoms, bonds, groups))
+    key = [group.tobytes() for group in groups]
+    guessed = bonds.compute_once("unbonded", key, lambda: _is_mostly_unbonded(bonds, groups))
     if guessed:
-        bonds = np.concatenate([bonds, _guess(universe, sorted_unique(*groups))])
-    fragments = fragments_of(universe, bonds)
-    wanted, concerned, ends = once(
-        "concerned", key, lambda: _find_split_molecules(fragments, bonds, groups)
+        bonds = bonds.with_pairs(_guess(universe, sorted_unique(*groups)))
+    wanted, concerned, ends = bonds.compute_once(
+        "concerned", key, lambda: _find_split_molecules(bonds, groups)
     )
     if not len(concerned):
         return None
-    longest = once("longest", _frame_of(universe, ends), lambda: _longest_path(universe, concerned))
-    return once(
-        "links", (key, longest), lambda: _links(n_atoms, concerned, wanted, longest, guessed)
+    longest = bonds.compute_once(
+        "longest", _frame_of(universe, ends), lambda: _longest_path(universe, concerned)
+    )
+    return bonds.compute_once(
+        "links", (key, longest), lambda: _links(bonds.n_atoms, concerned, wanted, longest, guessed)
     )
 
 
-def _is_mostly_unbonded(n_atoms: int, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> bool:
+def _is_mostly_unbonded(bonds: MolecularBonds, groups: Sequence[np.ndarray]) -> bool:
     """True if most atoms of the groups have no bonds."""
-    wanted, is_bonded = sorted_unique(*groups), np.zeros(n_atoms, bool)
-    is_bonded[bonds] = True
+    wanted, is_bonded = sorted_unique(*groups), np.zeros(bonds.n_atoms, bool)
+    is_bonded[bonds.pairs] = True
     return bool(2 * np.count_nonzero(is_bonded[wanted]) < len(wanted))
 
 
 def _find_split_molecules(
-    fragments: np.ndarray, bonds: np.ndarray, groups: Sequence[np.ndarray]
+    bonds: MolecularBonds, groups: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find group atoms that share a molecule with other group atoms, and bonds between them."""
+    fragments, pairs = bonds.fragments, bonds.pairs
     wanted, several = sorted_unique(*groups), np.zeros(len(fragments), bool)
     for group in groups:
         is_inside = np.zeros(len(fragments), bool)
         is_inside[group] = True
         several |= np.bincount(fragments[is_inside], minlength=len(fragments)) > 1
     concerned = several[fragments]
-    bonds = bonds[concerned[bonds[:, 0]]]
-    return wanted[concerned[wanted]], bonds, sorted_unique(bonds.ravel())
+    pairs = pairs[concerned[pairs[:, 0]]]
+    return wanted[concerned[wanted]], pairs, sorted_unique(pairs.ravel())
 
 
 def _frame_of(universe: System, atoms: np.ndarray) -> tuple[bytes, bytes]:

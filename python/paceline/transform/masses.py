@@ -9,7 +9,7 @@ from paceline.contract.system_interface import (
     Atoms,
     System,
     attribute_of,
-    topology_attribute_of,
+    topology_attributes_of,
     topology_of,
 )
 from paceline.errors import UnsupportedError, warn
@@ -32,7 +32,7 @@ def masses_of(group: Atoms, name: str) -> np.ndarray:
     masses: np.ndarray = known.astype(np.float64)
     if lack := missing_masses_reason(group):
         raise UnsupportedError(f"{name} needs masses, and {lack}")
-    attribute = topology_attribute_of(group.universe, "masses")
+    (attribute,) = topology_attributes_of(group.universe, "masses")
     if attribute is not None and attribute.is_guessed and not masses.all():
         # MDAnalysis guesses masses from one of these attributes.
         found = (attribute_of(group, kind) for kind in ("names", "types", "elements"))
@@ -50,7 +50,7 @@ def masses_of(group: Atoms, name: str) -> np.ndarray:
 def missing_masses_reason(group: Atoms) -> str:
     """Return the reason why masses of a coarse-grained system are unknown; empty if known."""
     universe = group.universe
-    attribute = topology_attribute_of(universe, "masses")
+    (attribute,) = topology_attributes_of(universe, "masses")
     if attribute is None or not attribute.is_guessed:
         return ""
     names = attribute_of(universe.atoms, "names")
@@ -79,10 +79,10 @@ def _some_atoms(universe: System, selection: str) -> "Atoms | tuple[()]":
 
 def note_on_masses(universe: System) -> str:
     """Describe masses that MDAnalysis has guessed; empty if a file or a script has given them."""
-    topology, attribute = topology_of(universe), topology_attribute_of(universe, "masses")
-    if topology is None or attribute is None or not attribute.is_guessed:
+    (attribute,) = topology_attributes_of(universe, "masses")
+    if attribute is None or not attribute.is_guessed:
         return ""
-    masses = attribute.values
+    topology, masses = topology_of(universe), attribute.values
     content = hash(masses.tobytes())
     known = _masses.get(topology)
     if known is None or known[0] != content:

@@ -10,7 +10,7 @@ from paceline.contract.system_interface import (
     Atoms,
     System,
     attribute_of,
-    topology_attribute_of,
+    topology_attributes_of,
 )
 from paceline.errors import warn
 from paceline.performance.number_format import joined, many
@@ -163,8 +163,7 @@ class Repeated(NamedTuple):
 
 def repeated_atoms(universe: System, indices: np.ndarray) -> Repeated | None:
     """Find atoms with equal name and residue at different locations; None if there are none."""
-    attribute = topology_attribute_of(universe, "altLocs")
-    all_names = topology_attribute_of(universe, "names")
+    attribute, all_names = topology_attributes_of(universe, "altLocs", "names")
     if attribute is None or all_names is None:
         return None
     indices = np.unique(indices)

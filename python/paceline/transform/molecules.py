@@ -13,8 +13,8 @@ from paceline.errors import UnsupportedError, warn, with_script_advice
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import describe
 from paceline.transform.compounds import (
+    MolecularBonds,
     advice_on_sites,
-    fragments_of,
     known_bonds,
     molecular_bonds_of,
     molecules_with,
@@ -78,7 +78,7 @@ def unwrap_known(universe: System, indices: np.ndarray) -> Transform | None:
     bonds = known_bonds(universe)
     if not len(bonds) or not cell_of(universe.trajectory)[:, :6].any():
         return None
-    fragments = fragments_of(universe, bonds)
+    fragments = bonds.fragments
     is_unbonded = np.zeros(len(universe.residues), bool)
     is_unbonded[_unbonded_residues(universe, fragments, indices)] = True
     known = indices[~is_unbonded[universe.atoms.resindices[indices]]]
@@ -94,17 +94,17 @@ class _Unwrap(Transform):
     makes_whole = True
 
     def made_whole(self, universe: System) -> np.ndarray:
-        fragments = fragments_of(universe, molecular_bonds_of(universe, "unwrap"))
+        fragments = molecular_bonds_of(universe, "unwrap").fragments
         return molecules_with(universe, self.atomgroup, fragments, "unwrap")
 
     def atoms(self, wanted: np.ndarray, universe: System) -> np.ndarray:
         bonds = molecular_bonds_of(universe, "unwrap")
-        fragments = fragments_of(universe, bonds)
+        fragments = bonds.fragments
         members = molecules_with(universe, self.atomgroup, fragments, "unwrap")
         complexes = fragments
         if self.together is not None:  # each molecule of a complex needs the other molecules
             contacts = contacts_between(universe, bonds, self.together, self.atomgroup)
-            complexes = fragments_of(universe, np.concatenate([bonds, contacts]))
+            complexes = bonds.with_pairs(contacts).fragments
         touched = with_any(members, complexes[members], wanted)
         _check_residues(universe, fragments, wanted[np.isin(wanted, touched)])
         return sorted_unique(wanted, touched)
@@ -113,14 +113,14 @@ class _Unwrap(Transform):
         self, atoms: np.ndarray, universe: System, before: Sequence[WorkerTransform]
     ) -> WorkerTransform:
         bonds = molecular_bonds_of(universe, "unwrap")
-        fragments = fragments_of(universe, bonds)
+        fragments = bonds.fragments
         members = molecules_with(universe, self.atomgroup, fragments, "unwrap")
         whole = with_all(members, fragments[members], atoms)
         if self.together is not None:
             contacts = contacts_between(universe, bonds, self.together, self.atomgroup, tell=True)
-            bonds = np.concatenate([bonds, contacts])
-        bonds = bonds[np.isin(bonds, whole).all(axis=1)]
-        return CoreTransform("unwrap", len(atoms), np.searchsorted(atoms, bonds))
+            bonds = bonds.with_pairs(contacts)
+        pairs = bonds.pairs[np.isin(bonds.pairs, whole).all(axis=1)]
+        return CoreTransform("unwrap", len(atoms), np.searchsorted(atoms, pairs))
 
     def parameters(self) -> str:
         together = self.together
@@ -131,7 +131,7 @@ class _Unwrap(Transform):
 
 def contacts_between(
     universe: System,
-    bonds: np.ndarray,
+    bonds: MolecularBonds,
     together: Selected,
     atomgroup: Selected | None = None,
     *,
@@ -142,7 +142,7 @@ def contacts_between(
     Only molecules with an atom in `atomgroup` are used. With `tell`, a warning reports molecules
     that are not near another one.
     """
-    fragments = fragments_of(universe, bonds)
+    fragments = bonds.fragments
     is_default = isinstance(together, str) and together == COMPLEXES
     if is_default:
         atoms = complex_atoms(universe, bonds)

@@ -14,7 +14,6 @@ from paceline.transform.atom_choice import describe, known_weights, select
 from paceline.transform.compounds import (
     advice_on_sites,
     compound_of_atoms,
-    fragments_of,
     molecular_bonds_of,
     molecules_with,
     with_all,
@@ -241,7 +240,7 @@ class _Wrap(Transform):
         if self.together is not None:
             bonds = molecular_bonds_of(universe, "wrap")
             contacts = contacts_between(universe, bonds, self.together)
-            return members, fragments_of(universe, np.concatenate([bonds, contacts]))[members]
+            return members, bonds.with_pairs(contacts).fragments[members]
         return members, compound_of_atoms(group, self.compound, "wrap")
 
     def parameters(self) -> str:
@@ -308,7 +307,7 @@ class _NoJumpOfMolecules(Transform):
 
     def _members(self, universe: System) -> tuple[np.ndarray, np.ndarray]:
         """Find the atoms of all tracked molecules, and the molecule of every atom."""
-        molecules = fragments_of(universe, molecular_bonds_of(universe, "nojump by tor"))
+        molecules = molecular_bonds_of(universe, "nojump by tor").fragments
         return molecules_with(universe, self.atomgroup, molecules, "nojump"), molecules
 
     def parameters(self) -> str:

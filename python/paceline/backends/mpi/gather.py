@@ -24,7 +24,7 @@ from mpi4py import MPI
 
 from paceline._util.os_calls import SharedFile, memory_file
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
-from paceline.contract.kinds import PartlyKept
+from paceline.contract.kinds import MERGED, Kind, PartlyKept
 from paceline.engine.collect import RecordLog
 from paceline.engine.reduce import TreeReduction, join_rows
 from paceline.engine.result_arrays import allocate, are_unread, replace_unread
@@ -135,15 +135,17 @@ class JobResults:
         self._ranges: list[tuple[int, int]] = []
         self._times: list[np.ndarray] = []
         self._rows: dict[int, list[np.ndarray]] = {
-            k: [] for k, part in enumerate(job.analyses) if not (part.reduces or part.ragged)
+            k: [] for k, part in enumerate(job.analyses) if part.kind in (Kind.ROWS, Kind.BLOCKS)
         }
         #: Records by number of the analysis.
-        self.logs = {k: RecordLog(part) for k, part in enumerate(job.analyses) if part.ragged}
+        self.logs = {
+            k: RecordLog(part) for k, part in enumerate(job.analyses) if part.kind is Kind.RECORDS
+        }
         #: Partial results by number of the analysis.
         self.trees = {
             k: TreeReduction(n_blocks, part.merge)
             for k, part in enumerate(job.analyses)
-            if part.reduces
+            if part.kind in MERGED
         }
 
     def add(self, result: BlockResult) -> None:
