@@ -349,8 +349,9 @@ def test_interrupting_ends_all(adk):
     assert err.count("paceline: error: rank 0: KeyboardInterrupt") == 1
 
 
-def test_the_end_of_the_walltime_leaves_a_checkpoint(adk, tmp_path):
-    status, _, err = mpirun(3, SCRIPTS / "walltime.py", *adk, tmp_path / "checkpoint")
+@pytest.mark.parametrize("when", ["computing", "receiving"])
+def test_the_end_of_the_walltime_leaves_a_checkpoint(adk, tmp_path, when):
+    status, _, err = mpirun(3, SCRIPTS / "walltime.py", *adk, tmp_path / "checkpoint", when)
     assert status == 143
     assert err.count("go on with: ") == 1
     assert (tmp_path / "checkpoint").exists()

@@ -1,16 +1,18 @@
-"""On every rank: SIGTERM at the end of the job's time."""
+"""On every rank: SIGTERM at the end of the job's time, while a message is received on request."""
 
 import os
 import signal
 import sys
 import threading
 import time
+import types
 
 import numpy as np
 from mpi4py import MPI
 
 import paceline
 from paceline import checkpoint
+from paceline.backends.mpi import comm
 from paceline.errors import Terminated
 
 universe, path = paceline.Universe(*sys.argv[1:3]), sys.argv[3]
@@ -30,6 +32,20 @@ def end_first():
     end()
 
 
+class Status(MPI.Status):
+    """Status of a message; the job ends between the probe and the receipt of the first rows."""
+
+    ended = False
+
+    def Get_count(self, kind):
+        """Return the number of bytes of the message."""
+        n_bytes = super().Get_count(kind)
+        if n_bytes > 100_000 and not Status.ended:
+            Status.ended = True
+            end()
+        return n_bytes
+
+
 def compute(block):
     """Return many rows slowly; on other ranks than the first, the signal comes early."""
     if not is_first:
@@ -38,7 +54,9 @@ def compute(block):
     return np.tile(block.times[:, None], 1000)
 
 
-if is_first:
+if is_first and "receiving" in sys.argv:
+    comm.MPI = types.SimpleNamespace(**{**vars(MPI), "Status": Status})
+elif is_first:
     threading.Thread(target=end_first, daemon=True).start()
 try:
     paceline.TimeSeries(compute, universe.atoms).run(

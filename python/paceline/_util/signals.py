@@ -55,19 +55,25 @@ class Stopping:
     @staticmethod
     @contextmanager
     def delayed() -> Iterator[None]:
-        """Delay the signals until the outermost context of this kind ends."""
+        """Delay Ctrl-C, and the signals of a context, until the outermost call of this kind ends.
+
+        Outside a context, SIGTERM ends the process at once, as usual.
+        """
         if Stopping._holding:
             yield
             return
         Stopping._pending, Stopping._holding = None, True
+        former = _handle_by(Stopping._handle, [signal.SIGINT])
         try:
             yield
         finally:
             Stopping._holding = False
+            _restore(former)
             if Stopping._pending is not None:
                 _raise(Stopping._pending)
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    @staticmethod
+    def _handle(number: int, frame: FrameType | None) -> None:
         if Stopping._holding:
             Stopping._pending = signal.Signals(number)
         else:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Generator, Sequence
 
+from paceline._util.signals import Stopping
 from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm
 from paceline.backends.mpi.gather import gather
 from paceline.backends.mpi.worker import (
@@ -179,23 +180,37 @@ def _schedule(
     """Reply to reports until all blocks are done."""
     backoff = Backoff(LONGEST_POLL)
     while not scheduler.finished:
-        own = worker.report(SHORTEST if comm.sending else backoff.next())
-        reports = [] if own is None else [(0, own)]
-        while (received := comm.receive_message()) is not None:
-            reports.append(received)
-        recorded = []
-        for rank, report in reports:
-            backoff.reset()
-            if report.error is not None:
-                raise report.error
-            recorded += scheduler.record(rank, report)
-        scheduler.add_offsets(jobs)
-        for rank, reply in scheduler.assign().items():
-            if rank == 0:
-                worker.accept(reply)
-            else:
-                comm.send_message(rank, reply)
+        # An interrupted message would be lost, and its sender would wait for ever.
+        with Stopping.delayed():
+            recorded = _answer_reports(comm, jobs, scheduler, worker, backoff)
         yield from recorded
+
+
+def _answer_reports(
+    comm: Comm,
+    jobs: Sequence[AnyJob],
+    scheduler: RankScheduler,
+    worker: RankWorker,
+    backoff: Backoff,
+) -> list[BlockResult | DuplicateAttempt]:
+    """Receive the reports that have arrived, and send new blocks; return what was recorded."""
+    own = worker.report(SHORTEST if comm.sending else backoff.next())
+    reports = [] if own is None else [(0, own)]
+    while (received := comm.receive_message()) is not None:
+        reports.append(received)
+    recorded = []
+    for rank, report in reports:
+        backoff.reset()
+        if report.error is not None:
+            raise report.error
+        recorded += scheduler.record(rank, report)
+    scheduler.add_offsets(jobs)
+    for rank, reply in scheduler.assign().items():
+        if rank == 0:
+            worker.accept(reply)
+        else:
+            comm.send_message(rank, reply)
+    return recorded
 
 
 def _wait_for_acks(comm: Comm, *, failed: bool) -> list[DuplicateAttempt]:
