@@ -28,7 +28,6 @@ from paceline.contract.source import (
     FrameSource,
     TimeAxis,
     TrajectoryFile,
-    extents_in,
     limit_open_files,
     time_axis_of,
 )
@@ -462,8 +461,8 @@ class Reader(FormatAttributes, ReaderBase):
     def _read_into_timestep(self, frame: int) -> Timestep:
         found = self._read_ahead.find(frame) if self._read_ahead is not None else None
         number, in_file = self.chain.locate(frame)
+        decoded, row = (self._read_alone(frame), 0) if found is None else found
         file = self.chain.files[number]
-        decoded, row = (self._read_alone(number, in_file), 0) if found is None else found
         name, before = _name_of(file), self.ts
         if name == "DCD" and not _REUSES_DCD and self.loaded is None:
             # Like MDAnalysis, create a new Timestep for each frame, so that arrays need no copy.
@@ -504,9 +503,9 @@ class Reader(FormatAttributes, ReaderBase):
         else:
             self.ts.put(field, values, self.loaded)
 
-    def _read_alone(self, number: int, frame: int) -> FrameBuffer:
-        """Read one frame of file `number` in this thread."""
-        extents = extents_in(number, self.chain.files[number], np.array([frame], np.uint64))
+    def _read_alone(self, frame: int) -> FrameBuffer:
+        """Read one frame in this thread."""
+        number, extents = self.chain.extent(frame)
         limit_open_files(self._frame_reader)
         reader = self._frame_reader.file_reader(number)
         try:
