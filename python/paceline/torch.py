@@ -180,10 +180,10 @@ class FrameDataset:
 
 
 class FrameLoader:
-    """Batches of one epoch after another; `FrameDataset.loader` makes it.
+    """Loader of training batches, which `FrameDataset.loader` makes.
 
-    Each iteration is the next epoch. Batches without a readable sample are left out, or replaced if
-    several processes share the batches.
+    Each loop over the loader yields the batches of the next epoch. Batches without a readable
+    sample are left out, or replaced if several processes share the batches.
     """
 
     def __init__(

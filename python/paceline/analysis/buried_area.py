@@ -196,9 +196,9 @@ class BuriedArea(AnalysisBase):
 class _Surfaces(CorePart, PerFrame):
     """Worker part: areas of residues, for each group alone and for both groups together.
 
-    There is one item in `kernels` for each surface. It contains the columns of the atoms in the
-    decoded coordinates, their radii, for each reported atom its index in the surface and the number
-    of its residue, and the number of residues.
+    `kernels` has a tuple for each surface. Its items are the columns of the surface's atoms in the
+    decoded coordinates; the radii of these atoms, Å; pairs of an atom whose area is reported (its
+    index among the surface's atoms) and its residue; and the number of residues.
     """
 
     splits_frames = True

@@ -18,7 +18,8 @@ MOST_BINS = 512
 DECAYS = 2.0 ** np.arange(-9, 0.1, 0.25)
 #: Minimum squared amplitude of a start, in units of the variance of the amplitude.
 NOTABLE_START = 6.0
-#: Maximum fraction of a series that may be left out. A series with a longer start drifts.
+#: Maximum fraction of a series that may be left out as its start. If a longer part would have to be
+#: left out, the series counts as drifting.
 MOST_START = 0.5
 #: Minimum distance between the means of two states, in standard deviations within the states. The
 #: halves of a uniform distribution have 3.5, and those of a normal distribution 2.6.

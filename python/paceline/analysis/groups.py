@@ -466,7 +466,7 @@ def _origins(present: np.ndarray, starts: np.ndarray, tau_max: int) -> np.ndarra
 
 
 def _survivors(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray) -> np.ndarray:
-    """For each lag, count time origins of each block from which a key is present up to the lag."""
+    """Count, by block and lag, the time origins at which a key is present and stays for the lag."""
     ends = np.flatnonzero(np.diff(times, append=times[-1] + 2) != 1)
     last = times[ends] % (2 * n_frames)
     first = last - np.diff(ends, prepend=-1) + 1

@@ -227,7 +227,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     errors = False
     #: Updating groups of selections that depend on positions.
     _changing: dict[str, UpdatingAtoms]
-    #: Description of the analysed atoms in messages, after "the atoms"; set by the command line.
+    #: End of the phrase "the atoms …" in messages; the command line names its option there.
     which_atoms = "that are analysed"
     #: Finders of donors, hydrogens and acceptors in each frame; None if no selection is updated.
     _found: list[GroupFinder | FixedGroup] | None

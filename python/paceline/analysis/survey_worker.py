@@ -364,9 +364,9 @@ def _digest_of_state(path: str, size: int, time: int) -> str:
 
 
 def _fingerprints(trajectory: Frames) -> list[str]:
-    """Return the digest of each trajectory file; of large files and objects, their fingerprint.
+    """Return the digest of each trajectory file, or for large files and objects the fingerprint.
 
-    A fingerprint contains samples of the file's content.
+    A fingerprint is computed from samples of a file's content.
     """
     chain = attribute_of(trajectory, "chain")
     if chain is None:

@@ -341,7 +341,7 @@ class _Places:
 
     @property
     def moved(self) -> list[dict[str, str]]:
-        """Recorded names by present paths: names as in the result, and absolute names."""
+        """Maps from present paths to recorded names: as in the result, and absolute."""
         as_given, absolute = dict[str, str](), dict[str, str]()
         for name, place in self._found.items():
             as_given[os.fspath(place.path)] = _local_name(name)
@@ -522,7 +522,7 @@ class _Repeated:
         self._is_battery = modules()[name] == "battery_commands"
 
     def moved(self, saved: "ResultFile") -> list[dict[str, str]]:
-        """Recorded names of files, by the present names of files that are read or written."""
+        """Map the present name of each file that is read or written to its recorded name."""
         recorded = os.fspath(self._recorded)
         as_given = {self._moved[name]: _local_name(name) for name in self._places}
         absolute = dict[str, str]()

@@ -126,7 +126,10 @@ class PerBlock(WorkerPart, Generic[Result]):
 
 
 class Placements:
-    """Offsets, set by a receiver, of blocks of which ranks keep a part; they are not pickled."""
+    """File offsets at which MPI ranks write the parts of blocks that they have kept.
+
+    The receiver of the other parts sets the offsets. They are not pickled.
+    """
 
     def __init__(self) -> None:
         self._new: list[tuple[int, int]] = []

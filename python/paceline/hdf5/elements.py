@@ -177,9 +177,10 @@ def first_not_rising(steps: np.ndarray) -> int | None:
 
 
 def match_rows(element: SampledElement, frames: SampledElement) -> np.ndarray | None:
-    """Find the row of an element for each frame by its step: int64, `ABSENT` without a sample.
+    """For each frame, find the row of an element that was sampled at the step of the frame.
 
-    Returns None if the row of each frame equals its number.
+    The rows are int64, shape (n_frames,), and `ABSENT` for a frame without a sample. Returns None
+    if the row of each frame equals the frame's number.
     """
     if frames.steps is None:
         return None
