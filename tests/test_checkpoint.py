@@ -851,6 +851,14 @@ def test_a_signal_waits_until_results_are_in_their_place():
             signal.raise_signal(signal.SIGTERM)
 
 
+def test_ctrl_c_is_delayed_without_a_checkpoint_too():
+    reached = []
+    with pytest.raises(KeyboardInterrupt), Stopping.delayed():
+        reached.append(signal.raise_signal(signal.SIGINT))
+    assert reached == [None]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_what_cannot_be_kept_is_reported(atoms, tmp_path, monkeypatch):
     class Unkept(Count):
         def compute(self, block):
