@@ -32,7 +32,7 @@ T = TypeVar("T")
 _Given = tuple[np.ndarray, np.ndarray] | None
 
 
-@dataclass
+@dataclass(eq=False)
 class MolecularBonds:
     """Bonds that connect the atoms of each molecule, and results that were computed from them."""
 
