@@ -39,13 +39,13 @@ def test_what_is_wrong_fails_by_name(without, capsys, monkeypatch):
 
     def other_bits(universe, **options):
         found = digests(universe, backend="serial")
-        return found | ({"RMSF": "other"} if options["backend"] == "threads" else {})
+        return found | ({"rmsf": "other"} if options["backend"] == "threads" else {})
 
     monkeypatch.setattr(selftest, "digests", other_bits)
     assert selftest.main([]) == 1
     written = capsys.readouterr().out
     assert "read XTC: positions are 0.00" in written
-    assert "backend threads: other bits than with one worker in RMSF" in written
+    assert "backend threads: other bits than with one worker in rmsf" in written
     assert "5 passed, 2 failed" in written
 
 

@@ -68,6 +68,13 @@ FORMATS = (
     Format("H5MD", "chain.h5md", {}, 1e-5),
     Format("H5MD, compressed", "small.h5md", {"compress": "shuffle+gzip:1"}, 1e-5),
 )
+#: Analyses as in a battery file; their parts are merged in different ways: rows, moments, counts.
+ANALYSES: dict[str, dict[str, object]] = {
+    "rmsd": {"select": "name CA"},
+    "rmsf": {"select": "name CA"},
+    "rdf": {"g1": "name CA", "g2": "name O", "range": (0, 30)},
+    "gyration": {},
+}
 #: Packages that a bug report lists, in this order.
 PACKAGES = ("MDAnalysis", "numpy", "h5py", "cloudpickle", "loky", "matplotlib", "tqdm")
 OPTIONAL = ("distributed", "mpi4py", "mdtraj", "hdf5plugin")
@@ -258,20 +265,14 @@ def _damage(folder: Path) -> str:
 
 
 def _analyses(universe: Any) -> dict[str, Any]:
-    """Create analyses whose parts are merged in different ways: rows, moments, counts."""
+    """Create the analyses of `ANALYSES`, and one of a user's function."""
     import paceline
-    from paceline.analysis.gyration import Gyration
-    from paceline.analysis.rdf import InterRDF
-    from paceline.analysis.rms import RMSD, RMSF
+    from paceline.analysis.described_analyses import make_analysis
 
-    ca = universe.select_atoms("name CA")
-    return {
-        "RMSD": RMSD(ca),
-        "RMSF": RMSF(ca),
-        "InterRDF": InterRDF(ca, universe.select_atoms("name O"), range=(0, 30)),
-        "Gyration": Gyration(universe.atoms),
-        "end to end": paceline.TimeSeries(end_to_end, ca),
+    found: dict[str, Any] = {
+        name: make_analysis(name, described, universe) for name, described in ANALYSES.items()
     }
+    return found | {"end to end": paceline.TimeSeries(end_to_end, universe.select_atoms("name CA"))}
 
 
 def end_to_end(block: Any) -> np.ndarray:
@@ -297,7 +298,7 @@ def _compare_with_mdanalysis(folder: Path) -> str:
 
     files = folder / "chain.gro", folder / "chain.xtc"
     analyses = _analyses(open_chain(*files))
-    ours = analyses["RMSD"], analyses["RMSF"]
+    ours = analyses["rmsd"], analyses["rmsf"]
     paceline.run(list(ours), backend="serial", progress=False)
     ca = MDAnalysis.Universe(*map(str, files)).select_atoms("name CA")
     theirs = rms.RMSD(ca).run(), rms.RMSF(ca).run()

@@ -1,8 +1,8 @@
 //! Hydrogen bonds: triples of donor, hydrogen and acceptor that meet a criterion in a frame.
 //!
 //! With the criterion of MDAnalysis, the bonds, distances, angles and their order are the same as
-//! those of `HydrogenBondAnalysis`. They have the same bits where Rust's `atan2` has the same bits
-//! as the C function.
+//! those of `MDAnalysis.analysis.hydrogenbonds`. They have the same bits where Rust's `atan2` has
+//! the same bits as the C function.
 
 use std::f64::consts::PI;
 

@@ -77,9 +77,9 @@ fn rows(cell: [f32; 6], block: &[f32], found: &mut Found) {
             "least distance",
             Box::new(MinimumDistance::new(&all[..99], &all[99..], true).unwrap()),
         ),
-        ("SASA of 7 points", Box::new(sasa(7))),
-        ("SASA of 100 points", Box::new(sasa(100))),
-        ("SASA of 961 points", Box::new(sasa(961))),
+        ("surface of 7 points", Box::new(sasa(7))),
+        ("surface of 100 points", Box::new(sasa(100))),
+        ("surface of 961 points", Box::new(sasa(961))),
     ];
     if periodic {
         kernels.push((

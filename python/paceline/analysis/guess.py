@@ -101,15 +101,18 @@ def elements_of(atoms: Atoms) -> list[str]:
     return [one or guess for one, guess in zip(found, guessed, strict=True)]
 
 
-def donors_of(universe: System, hydrogens: Atoms) -> Atoms:
-    """Find the atom to which each hydrogen is bonded; the first one if there are several."""
+def donors_of(universe: System, hydrogens: Atoms, name: str) -> Atoms:
+    """Find the atom to which each hydrogen is bonded; `name` is the analysis, for errors.
+
+    If a hydrogen is bonded to several atoms, the first one is returned.
+    """
     from MDAnalysis.exceptions import NoDataError
 
     try:
-        bonds = bonds_of(universe, "HydrogenBondAnalysis")
+        bonds = bonds_of(universe, name)
     except UnsupportedError:
         raise NoDataError(
-            "HydrogenBondAnalysis: the topology has no bonds, which identify donors: set "
+            f"{name}: the topology has no bonds, which identify donors: set "
             "donors_sel=, use a topology with bonds, or guess_bonds=True (--guess-bonds)"
         ) from None
     n_atoms = len(universe.atoms)
@@ -120,14 +123,14 @@ def donors_of(universe: System, hydrogens: Atoms) -> Atoms:
     if (found == n_atoms).any():
         lonely = hydrogens[found == n_atoms]
         raise SelectionError(
-            f"HydrogenBondAnalysis: {name_atom(lonely[0])}, one of {len(lonely)} hydrogens, "
+            f"{name}: {name_atom(lonely[0])}, one of {len(lonely)} hydrogens, "
             "is not bonded to any atom; set donors_sel=, use a topology with its bond, or "
             "guess_bonds=True (--guess-bonds)"
         )
     return universe.atoms[found]
 
 
-def missed_hydrogens(atomgroup: Atoms, guessed: str) -> str | None:
+def missed_hydrogens(atomgroup: Atoms, guessed: str, name: str) -> str | None:
     """Describe hydrogens that are bonded to N or O but not guessed by charge, if there are any."""
     bonds, atoms = _bonds_by_name(atomgroup.universe), atomgroup.universe.atoms
     if bonds is None:
@@ -140,14 +143,14 @@ def missed_hydrogens(atomgroup: Atoms, guessed: str) -> str | None:
         return None
     one, charge = missed[0], max(missed.charges)
     return (
-        f"HydrogenBondAnalysis: {len(missed):,} of {len(polar):,} hydrogens bonded to N or "
+        f"{name}: {len(missed):,} of {len(polar):,} hydrogens bonded to N or "
         f"O, such as {one.name} of {one.resname} {one.resid}, have charges of at most "
         f"{charge:.2f} e, as in Amber's force fields, and are not guessed (above 0.3 e): "
         f"their bonds are missed. Select hydrogens by {POLAR_HYDROGENS!r}"
     )
 
 
-def missed_acceptors(atomgroup: Atoms, guessed: str) -> str | None:
+def missed_acceptors(atomgroup: Atoms, guessed: str, name: str) -> str | None:
     """Describe oxygens that are not guessed by charge, except those of ethers, if there are any."""
     bonds, atoms = _bonds_by_name(atomgroup.universe), atomgroup.universe.atoms
     if bonds is None:
@@ -163,7 +166,7 @@ def missed_acceptors(atomgroup: Atoms, guessed: str) -> str | None:
         return None
     one, charge = missed[0], min(missed.charges)
     return (
-        f"HydrogenBondAnalysis: {len(missed):,} of {len(oxygens):,} oxygens, such as "
+        f"{name}: {len(missed):,} of {len(oxygens):,} oxygens, such as "
         f"{one.name} of {one.resname} {one.resid}, have charges of at least {charge:.2f} "
         "e, as in OPLS's force fields and in four-site water, and are not guessed as "
         "acceptors (below -0.5 e): their bonds are missed. Select acceptors by "

@@ -364,7 +364,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         self._acceptors = self._choose("acceptors")
         hydrogens = self._choose("hydrogens")
         if self._donors_sel is None:
-            donors = donors_of(self.u, hydrogens)
+            donors = donors_of(self.u, hydrogens, type(self).__name__)
             inside = np.isin(donors.indices, self.atomgroup.indices)
             self._donors, self._hydrogens = donors[inside], hydrogens[inside]
         else:
@@ -416,7 +416,8 @@ class HydrogenBondAnalysis(AnalysisBase):
         if self._donors_sel is None:
             hydrogens = found["hydrogens"]
             read = hydrogens.read.copy()
-            donors = donors_of(self.u, self.u.atoms[read[hydrogens.selectable]]).indices
+            atoms = self.u.atoms[read[hydrogens.selectable]]
+            donors = donors_of(self.u, atoms, type(self).__name__).indices
             # A hydrogen whose donor is not analysed becomes its own donor, and so forms no bonds.
             inside = np.isin(donors, self.atomgroup.indices)
             read[hydrogens.selectable] = np.where(inside, donors, read[hydrogens.selectable])
@@ -455,7 +456,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         if self._guesses_by_name:
             return POLAR_HYDROGENS
         guessed = self._hydrogens_by_charge()
-        self.remark("hydrogens", missed_hydrogens(self.atomgroup, guessed))
+        self.remark("hydrogens", missed_hydrogens(self.atomgroup, guessed, type(self).__name__))
         return guessed
 
     def _hydrogens_by_charge(self) -> str:
@@ -501,7 +502,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         if self._guesses_by_name:
             return POLAR_ACCEPTORS
         guessed = self.guess_acceptors()
-        self.remark("acceptors", missed_acceptors(self.atomgroup, guessed))
+        self.remark("acceptors", missed_acceptors(self.atomgroup, guessed, type(self).__name__))
         return guessed
 
     @staticmethod

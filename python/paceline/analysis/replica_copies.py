@@ -14,7 +14,7 @@ from paceline.errors import UnsupportedError
 
 #: Maximum median of the second differences of the difference of a series and its rounded copy,
 #: relative to that of the series. That of two simulations of one forced transition is 0.9 to 2.2,
-#: and that of copies with coordinates rounded to 0.01 Å is up to 0.01 (Rg, RMSD) and 0.25 (SASA).
+#: and that of copies with coordinates rounded to 0.01 Å is up to 0.01 (Rg, RMSD) and 0.25 (area).
 #: The first limit is for the median of all series, the second one for each series.
 MOST_ROUNDING, MOST_OF_ONE = 0.25, 0.7
 #: Minimum number of rows that show a rounded copy, and maximum number of consecutive parts, each of
