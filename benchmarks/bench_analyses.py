@@ -20,7 +20,6 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -32,6 +31,8 @@ from benchmarks.data import Dataset
 from benchmarks.measure import Run, Slope, Spread, Subject, slopes, subjects
 from benchmarks.peers import ACIDIC, BASIC, GRID, WATER
 from benchmarks.table import Table
+from paceline.analysis.described_analyses import class_of
+from paceline.contract.catalogue import catalogue
 
 MDTRAJ, GROMACS, CPPTRAJ = "MDTraj", "GROMACS", "cpptraj"
 #: Paceline without instruction sets that are chosen at run time.
@@ -105,20 +106,36 @@ def bonds_per_frame(results: Any) -> np.ndarray:
     return np.unique(results.hbonds[:, 0], return_counts=True)[1]
 
 
-def of_class(
-    package: str, module: str, name: str, *arguments: Any, **options: Any
+def class_of_mdanalysis(name: str) -> Any:
+    """Find MDAnalysis's class by the name of an analysis in the catalogue, or by module.Class."""
+    entry = catalogue().get(name)
+    module, _, words = (entry["counterpart"] if entry else name).rpartition(".")
+    return getattr(import_module(f"MDAnalysis.analysis.{module}"), words)
+
+
+def _maker(
+    find: Callable[[str], Any], name: str, *arguments: Any, **options: Any
 ) -> Callable[[Any], Any]:
-    """Create an analysis of a package; `arguments` may be functions of the Universe."""
+    """Create an analysis of the class that `find` returns; see `ours`."""
 
     def make(universe: Any) -> Any:
-        made = getattr(import_module(f"{package}.analysis.{module}"), name)
         given = [value(universe) if callable(value) else value for value in arguments]
-        return made(*given, **options)
+        return find(name)(*given, **options)
 
     return make
 
 
-ours, theirs = partial(of_class, "paceline"), partial(of_class, "MDAnalysis")
+def ours(name: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
+    """Create an analysis by its name in the catalogue; `arguments` may be functions of a Universe.
+
+    Classes that are not in the catalogue are named as module.Class.
+    """
+    return _maker(class_of, name, *arguments, **options)
+
+
+def theirs(name: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
+    """Create MDAnalysis's counterpart of an analysis; arguments are those of `ours`."""
+    return _maker(class_of_mdanalysis, name, *arguments, **options)
 
 
 def group(selection: str) -> Callable[[Any], Any]:
@@ -132,7 +149,7 @@ def whole(universe: Any) -> Any:
 
 
 #: Hydrogen bonds between protein and water, and water near the protein.
-BONDS, TO_WATER = ("hydrogenbonds", "HydrogenBondAnalysis", whole), ["protein", WATER]
+BONDS, TO_WATER = ("hbonds", whole), ["protein", WATER]
 #: Atoms of `BONDS` by names, so that donors and hydrogens are paired by distance in each frame.
 BY_NAMES = {"donors_sel": "name N* O*", "hydrogens_sel": "name H*", "acceptors_sel": "name O*"}
 SHELL = f"{WATER} and around 3.5 protein"
@@ -146,9 +163,9 @@ SALT_BRIDGE = {"method": "radius_cut", "radius": 4.5, "pbc": False}
 CASES: dict[str, Case] = {
     # MDAnalysis does not superpose pairs of frames.
     "rmsd-matrix": Case(
-        ours=ours("diffusionmap", "DistanceMatrix", whole, select=CA, superposition=True),
+        ours=ours("rmsd-matrix", whole, select=CA, superposition=True),
         of_ours=lambda results: results.dist_matrix[0],
-        theirs=theirs("diffusionmap", "DistanceMatrix", whole, select=CA),
+        theirs=theirs("rmsd-matrix", whole, select=CA),
         of_theirs=lambda results: results.dist_matrix[0],
         mdtraj=peers.matrix_of_mdtraj,
         cpptraj=peers.matrix_of_cpptraj,
@@ -164,9 +181,9 @@ CASES: dict[str, Case] = {
     # All time origins are used: the time per frame grows with their number. GROMACS undoes jumps
     # across the cell first, and cpptraj uses a single origin.
     "msd": Case(
-        ours=ours("msd", "EinsteinMSD", whole, select=WATER, fft=False),
+        ours=ours("msd", whole, select=WATER, fft=False),
         of_ours=lambda results: results.timeseries,
-        theirs=theirs("msd", "EinsteinMSD", whole, select=WATER, fft=False),
+        theirs=theirs("msd", whole, select=WATER, fft=False),
         of_theirs=lambda results: results.timeseries,
         mdtraj=None,
         gromacs=peers.displacement_of_gromacs,
@@ -179,7 +196,7 @@ CASES: dict[str, Case] = {
         n=30,
     ),
     "gyration": Case(
-        ours=ours("gyration", "Gyration", group("protein")),
+        ours=ours("gyration", group("protein")),
         of_ours=lambda results: results.rg,
         theirs=lambda u: of_function(lambda ag: ag.radius_of_gyration(), u.select_atoms("protein")),
         of_theirs=lambda results: results.timeseries,
@@ -192,7 +209,7 @@ CASES: dict[str, Case] = {
         n=8000,
     ),
     "distances": Case(
-        ours=ours("distances", "DistanceMatrixSeries", group("name CA"), pbc=False),
+        ours=ours("distances.DistanceMatrixSeries", group("name CA"), pbc=False),
         of_ours=lambda results: results.distances,
         theirs=lambda u: of_function(
             lambda ag: self_distance_array(ag.positions), u.select_atoms("name CA")
@@ -206,9 +223,9 @@ CASES: dict[str, Case] = {
         fewer={MDTRAJ: 1, GROMACS: 50},
     ),
     "contacts": Case(
-        ours=ours("contacts", "Contacts", *SALT_BRIDGES, **SALT_BRIDGE),
+        ours=ours("contacts", *SALT_BRIDGES, **SALT_BRIDGE),
         of_ours=lambda results: results.timeseries[:, 1],
-        theirs=theirs("contacts", "Contacts", *SALT_BRIDGES, **SALT_BRIDGE),
+        theirs=theirs("contacts", *SALT_BRIDGES, **SALT_BRIDGE),
         of_theirs=lambda results: results.timeseries[:, 1],
         mdtraj=None,
         cpptraj=peers.contacts_of_cpptraj,
@@ -216,9 +233,9 @@ CASES: dict[str, Case] = {
         known={REFERENCE: 166, CPPTRAJ: 54},
     ),
     "ramachandran": Case(
-        ours=ours("dihedrals", "Ramachandran", group("protein")),
+        ours=ours("ramachandran", group("protein")),
         of_ours=lambda results: results.angles,
-        theirs=theirs("dihedrals", "Ramachandran", group("protein")),
+        theirs=theirs("ramachandran", group("protein")),
         of_theirs=lambda results: results.angles,
         mdtraj=peers.phi_psi_of_mdtraj,
         gromacs=peers.phi_psi_of_gromacs,
@@ -266,7 +283,7 @@ CASES: dict[str, Case] = {
         fewer={REFERENCE: 100},
     ),
     "around": Case(
-        ours=ours("groups", "SelectedAtoms", lambda u: u.select_atoms(SHELL, updating=True)),
+        ours=ours("selection", lambda u: u.select_atoms(SHELL, updating=True)),
         of_ours=lambda results: results.counts,
         theirs=lambda u: of_function(len, u.select_atoms(SHELL, updating=True)),
         of_theirs=lambda results: results.timeseries,
@@ -278,9 +295,9 @@ CASES: dict[str, Case] = {
         fewer={REFERENCE: 100},
     ),
     "dssp": Case(
-        ours=ours("dssp", "DSSP", whole),
+        ours=ours("dssp", whole),
         of_ours=lambda results: results.dssp_ndarray,
-        theirs=theirs("dssp", "DSSP", whole),
+        theirs=theirs("dssp", whole),
         of_theirs=lambda results: results.dssp_ndarray,
         mdtraj=None,
         cpptraj=peers.structure_of_cpptraj,
@@ -290,7 +307,7 @@ CASES: dict[str, Case] = {
         fewer={REFERENCE: 100},
     ),
     "sasa-960": Case(
-        ours=ours("sasa", "SASA", group("protein"), n_points=960),
+        ours=ours("sasa", group("protein"), n_points=960),
         of_ours=lambda results: results.total,
         theirs=None,
         of_theirs=None,
@@ -304,7 +321,7 @@ CASES: dict[str, Case] = {
         tolerance=0.05,
     ),
     "sasa-100": Case(
-        ours=ours("sasa", "SASA", group("protein"), n_points=100),
+        ours=ours("sasa", group("protein"), n_points=100),
         of_ours=lambda results: results.total,
         theirs=None,
         of_theirs=None,
@@ -318,9 +335,9 @@ CASES: dict[str, Case] = {
         tolerance=0.05,
     ),
     "average": Case(
-        ours=ours("align", "AverageStructure", whole),
+        ours=ours("average", whole),
         of_ours=lambda results: results.positions,
-        theirs=theirs("align", "AverageStructure", whole),
+        theirs=theirs("average", whole),
         of_theirs=lambda results: results.positions,
         mdtraj=None,
         cpptraj=peers.average_of_cpptraj,
@@ -329,9 +346,9 @@ CASES: dict[str, Case] = {
         n=8000,
     ),
     "covariance": Case(
-        ours=ours("pca", "PCA", whole, select="name CA"),
+        ours=ours("pca", whole, select="name CA"),
         of_ours=lambda results: results.variance[:3],
-        theirs=theirs("pca", "PCA", whole, select="name CA"),
+        theirs=theirs("pca", whole, select="name CA"),
         of_theirs=lambda results: results.variance[:3],
         mdtraj=None,
         gromacs=peers.covariance_of_gromacs,
@@ -340,9 +357,9 @@ CASES: dict[str, Case] = {
         known={REFERENCE: 507, CPPTRAJ: 164},
     ),
     "density": Case(
-        ours=ours("density", "DensityAnalysis", group(WATER), delta=1.0, **GRID),
+        ours=ours("density", group(WATER), delta=1.0, **GRID),
         of_ours=lambda results: results.density.grid,
-        theirs=theirs("density", "DensityAnalysis", group(WATER), delta=1.0, **GRID),
+        theirs=theirs("density", group(WATER), delta=1.0, **GRID),
         of_theirs=lambda results: results.density.grid,
         mdtraj=None,
         cpptraj=peers.density_of_cpptraj,
@@ -351,9 +368,9 @@ CASES: dict[str, Case] = {
         data="water",
     ),
     "axes": Case(
-        ours=ours("lineardensity", "LinearDensity", group("all")),
+        ours=ours("lineardensity", group("all")),
         of_ours=lambda results: results.z.mass_density,
-        theirs=theirs("lineardensity", "LinearDensity", group("all")),
+        theirs=theirs("lineardensity", group("all")),
         of_theirs=lambda results: results.z.mass_density,
         mdtraj=None,
         gromacs=peers.axis_of_gromacs,

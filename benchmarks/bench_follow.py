@@ -59,16 +59,15 @@ while engine.recv(1 << 16):
 ANALYSES = """
 import os, sys, time
 import paceline
+from paceline.analysis.described_analyses import class_of
 from paceline.analysis.distances import AtomicDistances
-from paceline.analysis.gyration import Gyration
-from paceline.analysis.rms import RMSD, RMSF
 
 while not os.path.exists("argon.data"):
     time.sleep(0.05)
 address = f"imd://127.0.0.1:{sys.argv[1]}"
 universe = paceline.Universe("argon.data", address, units="real", wait=60.0)
 some = [universe.atoms[k * 400 : (k + 1) * 400] for k in range(5)]
-analyses = [make(one) for one in some for make in (RMSD, RMSF, Gyration)]
+analyses = [class_of(name)(one) for one in some for name in ("rmsd", "rmsf", "gyration")]
 analyses += [AtomicDistances(one[:200], one[200:]) for one in some]
 *_, last = paceline.live(analyses, every=0.5, n_workers=1)
 print(last.n_frames)
@@ -201,8 +200,7 @@ def _updates(asked: Options, source: Source) -> Iterator[tuple[str, int, list[fl
 def _parts_of_updates(asked: Options, source: Source, length: int) -> dict[str, list[float]]:
     """Return the times of the parts of several updates."""
     import paceline
-    from paceline.analysis.gyration import Gyration
-    from paceline.analysis.rms import RMSD, RMSF
+    from paceline.analysis.described_analyses import class_of
     from paceline.analysis.stop_conditions import StopConditions
     from paceline.continuation import Continuation
 
@@ -210,7 +208,7 @@ def _parts_of_updates(asked: Options, source: Source, length: int) -> dict[str, 
     source.start(path, length)
     universe = paceline.Universe(source.topology, str(path))
     atoms = universe.atoms
-    analyses = {"rmsd": RMSD(atoms), "rmsf": RMSF(atoms), "gyration": Gyration(atoms)}
+    analyses = {name: class_of(name)(atoms) for name in ("rmsd", "rmsf", "gyration")}
     verdict, kept = StopConditions("rmsd sampled", analyses), Continuation()
     steps = {
         "include new frames": universe.trajectory.extend,

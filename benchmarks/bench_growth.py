@@ -1,6 +1,6 @@
 """Measure how CPU time and memory of analyses grow with the numbers of frames and atoms.
 
-    python -m benchmarks growth [folder] [--only MSD] [--tsv] [--tiny]
+    python -m benchmarks growth [folder] [--only msd] [--tsv] [--tiny]
     python -m benchmarks growth --tsv > growth.tsv
     python -m benchmarks.bench_growth growth.tsv docs/images/growth.svg
 
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.bench_analyses import ours
 from benchmarks.compare import Options, options, report
 from benchmarks.resident import Peak, touch
 from benchmarks.table import Table
@@ -60,18 +61,6 @@ class Case:
     options: Callable[[], dict[str, Any]] = dict
 
 
-def _of(module: str, name: str, *arguments: Any, **given: Any) -> Callable[[Any], Any]:
-    """Create an analysis; arguments may be functions of the Universe."""
-
-    def make(universe: Any) -> Any:
-        from importlib import import_module
-
-        made = getattr(import_module(f"paceline.analysis.{module}"), name)
-        return made(*(one(universe) for one in arguments), **given)
-
-    return make
-
-
 def _atoms(universe: Any) -> Any:
     return universe.atoms
 
@@ -87,16 +76,14 @@ def _nojump() -> dict[str, Any]:
 
 
 CASES: dict[str, Case] = {
-    "Gyration": Case("rows", _of("gyration", "Gyration", _atoms, weights=None)),
-    "RMSF": Case("sum", _of("rms", "RMSF", _atoms)),
-    "InterRDF": Case("sum", _of("rdf", "InterRDF", _atoms, _atoms, range=(0.0, 9.0))),
-    "NeighborList": Case("ragged", _of("neighbors", "NeighborList", _atoms, _atoms, cutoff=2.6)),
-    "NoJump, Gyration": Case("scan", _of("gyration", "Gyration", _atoms, weights=None), _nojump),
-    "EinsteinMSD": Case("correlate", _of("msd", "EinsteinMSD", _atoms)),
-    "DistanceMatrix": Case(
-        "tiles", _of("diffusionmap", "DistanceMatrix", _atoms, superposition=True)
-    ),
-    "SelectedAtoms": Case("group that changes", _of("groups", "SelectedAtoms", _near)),
+    "gyration": Case("rows", ours("gyration", _atoms, weights=None)),
+    "rmsf": Case("sum", ours("rmsf", _atoms)),
+    "rdf": Case("sum", ours("rdf", _atoms, _atoms, range=(0.0, 9.0))),
+    "neighbors": Case("ragged", ours("neighbors", _atoms, _atoms, cutoff=2.6)),
+    "gyration after nojump": Case("scan", ours("gyration", _atoms, weights=None), _nojump),
+    "msd": Case("correlate", ours("msd", _atoms)),
+    "rmsd-matrix": Case("tiles", ours("rmsd-matrix", _atoms, superposition=True)),
+    "selection": Case("group that changes", ours("selection", _near)),
 }
 
 

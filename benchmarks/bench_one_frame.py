@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bench_analyses import group, ours, whole
 from benchmarks.compare import judged, options, report
 from benchmarks.measure import Spread
 from benchmarks.table import Table
@@ -36,65 +37,37 @@ HEADINGS = (
 )
 
 
-def _rdf(u: Any) -> Any:
-    from paceline.analysis.rdf import InterRDF
-
-    return InterRDF(u.atoms, u.atoms, nbins=100, range=(0.0, 10.0))
+def _contacting(u: Any) -> Any:
+    return u.atoms[:900:3], u.atoms[:300_000:3]
 
 
-def _neighbours(u: Any) -> Any:
-    from paceline.analysis.neighbors import NeighborList
-
-    return NeighborList(u.atoms, cutoff=4.0)
+def _near_hydrogens(u: Any) -> Any:
+    return u.select_atoms("name HW1 and around 3 name HW2", updating=True)
 
 
-def _coordination(u: Any) -> Any:
-    from paceline.analysis.neighbors import CoordinationNumbers
-
-    oxygens = u.select_atoms("name OW")
-    return CoordinationNumbers(oxygens, oxygens, 5.0)
-
-
-def _bonds(u: Any) -> Any:
-    from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
-
-    return HydrogenBondAnalysis(
-        u,
-        donors_sel="name OW",
-        hydrogens_sel="name HW1 HW2",
-        acceptors_sel="name OW",
-        update_selections=False,
-    )
-
-
-def _contacts(u: Any) -> Any:
-    from paceline.analysis.contacts import Contacts
-
-    groups = u.atoms[:900:3], u.atoms[:300_000:3]
-    return Contacts(u, groups, groups, method="soft_cut", radius=50.0)
-
-
-def _sasa(u: Any) -> Any:
-    from paceline.analysis.sasa import SASA
-
-    return SASA(u.atoms, n_points=100)
-
-
-def _selection(u: Any) -> Any:
-    from paceline.analysis.groups import SelectedAtoms
-
-    return SelectedAtoms(u.select_atoms("name HW1 and around 3 name HW2", updating=True))
-
-
+ATOMS, OXYGENS = group("all"), group("name OW")
 #: Analyses, and the array of their results that is compared.
 CASES: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "rdf": (_rdf, "count"),
-    "neighbours": (_neighbours, "pairs"),
-    "coordination": (_coordination, "coordination"),
-    "hydrogen bonds": (_bonds, "hbonds"),
-    "contacts": (_contacts, "timeseries"),
-    "sasa": (_sasa, "sasa"),
-    "selection": (_selection, "atoms"),
+    "rdf": (ours("rdf", ATOMS, ATOMS, nbins=100, range=(0.0, 10.0)), "count"),
+    "neighbours": (ours("neighbors", ATOMS, cutoff=4.0), "pairs"),
+    "coordination": (ours("coordination", OXYGENS, OXYGENS, 5.0), "coordination"),
+    "hydrogen bonds": (
+        ours(
+            "hbonds",
+            whole,
+            donors_sel="name OW",
+            hydrogens_sel="name HW1 HW2",
+            acceptors_sel="name OW",
+            update_selections=False,
+        ),
+        "hbonds",
+    ),
+    "contacts": (
+        ours("contacts", whole, _contacting, _contacting, method="soft_cut", radius=50.0),
+        "timeseries",
+    ),
+    "sasa": (ours("sasa", ATOMS, n_points=100), "sasa"),
+    "selection": (ours("selection", _near_hydrogens), "atoms"),
 }
 
 

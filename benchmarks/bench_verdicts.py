@@ -303,8 +303,7 @@ REAL_CASES = [
 
 def verdicts_on(case: RealCase) -> Iterator[str]:
     """Yield the verdicts on RMSD and radius of gyration of a trajectory."""
-    from paceline.analysis.gyration import Gyration
-    from paceline.analysis.rms import RMSD
+    from paceline.analysis.described_analyses import class_of
 
     spec = importlib.util.find_spec(case.package)
     if spec is None or spec.origin is None:
@@ -316,10 +315,8 @@ def verdicts_on(case: RealCase) -> Iterator[str]:
         return
     universe = paceline.Universe(folder / case.topology, folder / case.trajectory)
     atoms = universe.select_atoms(case.select)
-    analyses = [RMSD(atoms)]
-    if atoms.total_mass() > 0:
-        analyses.append(Gyration(atoms))
-    for one in paceline.run(analyses, progress=False):
+    names = ("rmsd", "gyration") if atoms.total_mass() > 0 else ("rmsd",)
+    for one in paceline.run([class_of(name)(atoms) for name in names], progress=False):
         table = one.results.table
         found = table_verdicts(table)
         for title in table.answering:

@@ -148,7 +148,7 @@ def test_following(folder):
 
 
 def test_growth(folder):
-    assert tools_of("growth", "EinsteinMSD", folder) == {"frames", "atoms"}
+    assert tools_of("growth", "msd", folder) == {"frames", "atoms"}
 
 
 @pytest.mark.full

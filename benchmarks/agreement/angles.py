@@ -79,7 +79,7 @@ def _angles() -> Iterator[Case]:
         return Case(
             title,
             "°",
-            ours("distances", "Angles", lambda results: results.angles, *atoms),
+            ours("angles", lambda results: results.angles, *atoms),
             {
                 MDANALYSIS: Peer(each_frame(angles), 2e-3, SINGLE),
                 MDTRAJ: Peer(mdtraj_s, *in_mdtraj),
@@ -125,10 +125,10 @@ def _dihedrals() -> Iterator[Case]:
         yield Case(
             "φ and ψ" + (" of a split molecule" if systems == split else ""),
             "°",
-            flat(ours("dihedrals", "Ramachandran", get, group(PROTEIN))),
+            flat(ours("ramachandran", get, group(PROTEIN))),
             {
                 MDANALYSIS: Peer(
-                    flat(theirs("dihedrals", "Ramachandran", get, group(PROTEIN))),
+                    flat(theirs("ramachandran", get, group(PROTEIN))),
                     3e-3,
                     "images of bonds in single precision",
                     "paceline: dihedral angles in a triclinic cell",
@@ -143,10 +143,10 @@ def _dihedrals() -> Iterator[Case]:
     yield Case(
         "χ1 and χ2 by Janin",
         "°",
-        ours("dihedrals", "Janin", get, group(PROTEIN)),
+        ours("dihedrals.Janin", get, group(PROTEIN)),
         {
             MDANALYSIS: Peer(
-                theirs("dihedrals", "Janin", get, group(PROTEIN)),
+                theirs("dihedrals.Janin", get, group(PROTEIN)),
                 3e-3,
                 "images of bonds in single precision",
                 "paceline: dihedral angles in a triclinic cell",
@@ -171,9 +171,9 @@ def _dihedrals() -> Iterator[Case]:
     yield Case(
         "dihedral angles, nearest images",
         "°",
-        ours("dihedrals", "Dihedral", get, wide),
+        ours("dihedrals", get, wide),
         {
-            MDANALYSIS: Peer(theirs("dihedrals", "Dihedral", get, wide), 3e-3, SINGLE),
+            MDANALYSIS: Peer(theirs("dihedrals", get, wide), 3e-3, SINGLE),
             MDTRAJ: Peer(mdtraj_pairs, 3e-3, SINGLE),
             GROMACS: Peer(partial(gromacs, of_pairs), 3e-3, DIGITS),
             CPPTRAJ: Peer(partial(cpptraj, of_pairs), 180, NO_IMAGES, BY_IMAGES, 90),
@@ -186,7 +186,7 @@ def _dihedrals() -> Iterator[Case]:
 def _chi() -> Iterator[Case]:
     """Angles of side chains."""
     systems = ("adk", "cobrotoxin")
-    chi = ours("dihedrals", "ChiAngles", lambda results: results, group(PROTEIN))
+    chi = ours("chi", lambda results: results, group(PROTEIN))
 
     def own(k: int) -> Numbers:
         return lambda system: chi(system).angles[:, chi(system).chi == k]

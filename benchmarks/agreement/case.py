@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import bench_analyses
 from benchmarks.agreement.systems import RECIPES, System
-from benchmarks.bench_analyses import of_class
 
 MDANALYSIS, MDTRAJ, GROMACS, CPPTRAJ = "MDAnalysis", "MDTraj", "GROMACS", "cpptraj"
 TOOLS = (MDANALYSIS, MDTRAJ, GROMACS, CPPTRAJ)
@@ -55,35 +55,34 @@ class Case:
     period: float | None = None
 
 
-def ours(
-    module: str, name: str, get: Callable[[Any], Any], *arguments: Any, **options: Any
-) -> Numbers:
-    """Numbers of a paceline class; the options ``transforms`` and ``stop`` are passed to run."""
+def ours(name: str, get: Callable[[Any], Any], *arguments: Any, **options: Any) -> Numbers:
+    """Numbers of an analysis, by its name in the catalogue or module.Class.
+
+    The options ``transforms`` and ``stop`` are passed to run.
+    """
     how = {key: options.pop(key) for key in ("transforms", "stop") if key in options}
 
     def numbers(system: System) -> Any:
         system.ours.trajectory[0]
-        made = of_class("paceline", module, name, *arguments, **options)(system.ours)
+        made = bench_analyses.ours(name, *arguments, **options)(system.ours)
         return get(made.run(backend="serial", **how).results)
 
     return numbers
 
 
 def unwrapped(*arguments: Any, **options: Any) -> Numbers:
-    """Numbers of a paceline class, with molecules made whole."""
+    """Numbers of an analysis, with molecules made whole."""
     import paceline
 
     return ours(*arguments, transforms=[paceline.transform.unwrap()], **options)
 
 
-def theirs(
-    module: str, name: str, get: Callable[[Any], Any], *arguments: Any, **options: Any
-) -> Numbers:
-    """Numbers of the MDAnalysis class with the same name."""
+def theirs(name: str, get: Callable[[Any], Any], *arguments: Any, **options: Any) -> Numbers:
+    """Numbers of MDAnalysis's counterpart of an analysis."""
 
     def numbers(system: System) -> Any:
         system.theirs.trajectory[0]
-        made = of_class("MDAnalysis", module, name, *arguments, **options)(system.theirs)
+        made = bench_analyses.theirs(name, *arguments, **options)(system.theirs)
         return get(made.run().results)
 
     return numbers

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from benchmarks import bench_analyses
 from benchmarks.agreement.case import (
     CELLS,
     CPPTRAJ,
@@ -75,9 +75,9 @@ def _secondary_structure() -> Iterator[Case]:
     yield Case(
         "secondary structure in three letters",
         "%",
-        ours("dssp", "DSSP", get, whole, **arguments),
+        ours("dssp", get, whole, **arguments),
         {
-            MDANALYSIS: Peer(theirs("dssp", "DSSP", get, whole, **arguments), 0),
+            MDANALYSIS: Peer(theirs("dssp", get, whole, **arguments), 0),
             MDTRAJ: Peer(
                 mdtraj_s,
                 6,
@@ -100,7 +100,7 @@ def _surfaces() -> Iterator[Case]:
     def own(
         n_points: int, get: Callable[[Any], Any] = lambda results: results.total, **options: Any
     ) -> Numbers:
-        arguments = ("sasa", "SASA", get, group(PROTEIN))
+        arguments = ("sasa", get, group(PROTEIN))
         return ours(*arguments, n_points=n_points, stop=N_FRAMES, **options)
 
     def mdtraj_s(n_points: int, system: System) -> np.ndarray:
@@ -192,7 +192,7 @@ def _radial() -> Iterator[Case]:
 
     # GROMACS's first bin has half the width, so that the other bins start at half a bin's width.
     borders = (WIDTH / 2, WIDTH / 2 + N_BINS * WIDTH)
-    arguments: tuple[Any, ...] = ("rdf", "InterRDF", lambda r: r.rdf, water, water, N_BINS)
+    arguments: tuple[Any, ...] = ("rdf", lambda r: r.rdf, water, water, N_BINS)
 
     def mdtraj_s(per_pair: bool, system: System) -> np.ndarray:
         import mdtraj
@@ -273,7 +273,7 @@ def _radial_of_sites() -> Iterator[Case]:
     def pair(universe: Any) -> list[tuple[Any, Any]]:
         return [(universe.select_atoms("protein and name CA")[:5], universe.select_atoms(WATER))]
 
-    arguments = ("rdf", "InterRDF_s", lambda results: results.rdf[0], whole, pair, 20, (1.0, 9.0))
+    arguments = ("rdf-sites", lambda results: results.rdf[0], whole, pair, 20, (1.0, 9.0))
     yield Case(
         "RDF of water about each of five Cα",
         "",
@@ -291,7 +291,7 @@ def _grid() -> Iterator[Case]:
     def density(make: Callable[..., Numbers], system: System) -> np.ndarray:
         sides = dict.fromkeys(("xdim", "ydim", "zdim"), EDGE)
         options = {"delta": 1.0, "gridcenter": center(system), **sides}
-        arguments = ("density", "DensityAnalysis", lambda results: results.density.grid)
+        arguments = ("density", lambda results: results.density.grid)
         return make(*arguments, group(WATER), **options)(system)
 
     def cpptraj(system: System) -> np.ndarray:
@@ -319,7 +319,7 @@ def _axes() -> Iterator[Case]:
         def get(results: Any) -> np.ndarray:
             return results.z[name]
 
-        return make("lineardensity", "LinearDensity", get, group("all"), binsize=BIN)(system)
+        return make("lineardensity", get, group("all"), binsize=BIN)(system)
 
     def slices(name: str, system: System) -> np.ndarray:
         """Return paceline's densities in the bins up to the last one with atoms."""
@@ -366,7 +366,7 @@ def _dielectric() -> Iterator[Case]:
     def water(universe: Any) -> Any:
         return universe.select_atoms(f"byres ({WATER})")
 
-    arguments = ("dielectric", "DielectricConstant", lambda results: results.eps_mean, water)
+    arguments = ("dielectric", lambda results: results.eps_mean, water)
 
     def mdtraj_s(system: System) -> float:
         import mdtraj
@@ -414,12 +414,16 @@ def _hydrogen_bonds() -> Iterator[Case]:
         atoms = (" ".join(map(str, one)) for one in parts(universe))
         return {name: f"index {one}" for name, one in zip(names, atoms, strict=True)}
 
-    def counts(package: str, system: System, **options: Any) -> np.ndarray:
-        universe = system.ours if package == "paceline" else system.theirs
-        module = import_module(f"{package}.analysis.hydrogenbonds")
-        made = module.HydrogenBondAnalysis(universe, **selections(universe), **options).run()
+    def all_counts(package: str, system: System, **options: Any) -> np.ndarray:
+        is_own = package == "paceline"
+        universe = system.ours if is_own else system.theirs
+        make = bench_analyses.ours if is_own else bench_analyses.theirs
+        made = make("hbonds", whole, **options)(universe).run()
         frames = made.results.hbonds[:, 0].astype(int)
         return np.bincount(frames, minlength=len(universe.trajectory))
+
+    def counts(package: str, system: System, **options: Any) -> np.ndarray:
+        return all_counts(package, system, **selections(system.theirs), **options)
 
     def cpptraj(system: System) -> np.ndarray:
         donor, hydrogen, acceptor = (mask(one) for one in parts(system.theirs))
@@ -433,20 +437,12 @@ def _hydrogen_bonds() -> Iterator[Case]:
         words = ("-num", "out.xvg", "-nonitacc")
         return system.gmx("hbond", *words, groups=atoms, given="0 0\n")[:, 1]
 
-    def all_counts(package: str, system: System) -> np.ndarray:
-        universe = system.ours if package == "paceline" else system.theirs
-        module = import_module(f"{package}.analysis.hydrogenbonds")
-        frames = module.HydrogenBondAnalysis(universe).run().results.hbonds[:, 0].astype(int)
-        return np.bincount(frames, minlength=len(universe.trajectory))
-
     def cpptraj_of_all(system: System, *, apart: bool) -> np.ndarray:
         """Count bonds of all donors and acceptors in each frame.
 
         With `apart`, a second run adds bonds to acceptors that are also donors.
         """
-        made = import_module("MDAnalysis.analysis.hydrogenbonds").HydrogenBondAnalysis(
-            system.theirs
-        )
+        made = bench_analyses.theirs("hbonds", whole)(system.theirs)
         atoms = system.theirs.atoms
         hydrogens, acceptors = map(atoms.select_atoms, (made.hydrogens_sel, made.acceptors_sel))
         donors = atoms[np.unique([one.bonded_atoms[0].index for one in hydrogens])]
@@ -495,7 +491,7 @@ def _hydrogen_bonds() -> Iterator[Case]:
 
 
 def _displacements() -> Iterator[Case]:
-    arguments = ("msd", "EinsteinMSD", lambda results: results.timeseries, whole)
+    arguments = ("msd", lambda results: results.timeseries, whole)
     options = {"select": "protein and name CA", "fft": False}
 
     def gromacs(system: System) -> np.ndarray:

@@ -43,7 +43,7 @@ def _gyration() -> Iterator[Case]:
         return lambda results: results[name]
 
     def own(name: str, **options: Any) -> Numbers:
-        return ours("gyration", "Gyration", get(name), group(PROTEIN), **options)
+        return ours("gyration", get(name), group(PROTEIN), **options)
 
     def method(name: str) -> Numbers:
         return each_frame(lambda universe: getattr(universe.select_atoms(PROTEIN), name)())
@@ -128,7 +128,7 @@ def _gyration() -> Iterator[Case]:
         "radius of gyration and its components by mass, molecules made whole",
         "Å",
         unwrapped(
-            *("gyration", "Gyration", lambda r: np.column_stack([r.rg, r.rg_components])),
+            *("gyration", lambda r: np.column_stack([r.rg, r.rg_components])),
             group(PROTEIN),
         ),
         {GROMACS: Peer(partial(gromacs, slice(1, 5)), 3e-4, SINGLE)},
@@ -225,7 +225,7 @@ def _distances() -> Iterator[Case]:
     yield Case(
         "distances of pairs, nearest images",
         "Å",
-        ours("distances", "AtomicDistances", get, *(lambda u, k=k: pairs_of(u)[k] for k in (0, 1))),
+        ours("distances", get, *(lambda u, k=k: pairs_of(u)[k] for k in (0, 1))),
         {
             MDANALYSIS: Peer(each_frame(bonds), 3e-5, SINGLE),
             MDTRAJ: Peer(partial(mdtraj_s, chosen), 5e-5, SINGLE),
@@ -256,7 +256,7 @@ def _distances() -> Iterator[Case]:
     yield Case(
         "distances of Cα, all against all",
         "Å",
-        ours("distances", "DistanceMatrixSeries", get, group(CA)),
+        ours("distances.DistanceMatrixSeries", get, group(CA)),
         {
             MDANALYSIS: Peer(each_frame(self_distances), 3e-5, SINGLE),
             MDTRAJ: Peer(partial(mdtraj_s, every), 6e-5, SINGLE),
@@ -293,7 +293,7 @@ def _distances() -> Iterator[Case]:
     yield Case(
         "distance of centers of mass",
         "Å",
-        ours("distances", "CenterDistance", get, *map(group, parts)),
+        ours("center-distance", get, *map(group, parts)),
         {
             MDANALYSIS: Peer(each_frame(partial(centers, "center_of_mass")), 3e-5, SINGLE),
             MDTRAJ: Peer(mdtraj_centers, 3e-4, "masses are those of its elements"),
@@ -304,7 +304,7 @@ def _distances() -> Iterator[Case]:
     yield Case(
         "distance of centers of geometry",
         "Å",
-        ours("distances", "CenterDistance", get, *map(group, parts), weights=None),
+        ours("center-distance", get, *map(group, parts), weights=None),
         {
             MDANALYSIS: Peer(each_frame(partial(centers, "center_of_geometry")), 3e-5, SINGLE),
             GROMACS: Peer(partial(gromacs_centers, "cog"), 6e-3, DIGITS),
@@ -338,7 +338,7 @@ def _distances() -> Iterator[Case]:
     yield Case(
         "minimum distance",
         "Å",
-        ours("distances", "MinimumDistance", get, *map(group, parts)),
+        ours("minimum-distance", get, *map(group, parts)),
         {
             MDANALYSIS: Peer(each_frame(nearest), 1e-5, SINGLE),
             MDTRAJ: Peer(mdtraj_nearest, 2e-5, SINGLE),
@@ -385,7 +385,7 @@ def _contacts() -> Iterator[Case]:
         "soft_cut": lambda r, r0: 1 / (1 + np.exp(5 * (r - 1.8 * r0))),
     }
     for method, q in methods.items():
-        arguments = ("contacts", "Contacts", get, *groups)
+        arguments = ("contacts", get, *groups)
         options: dict[str, Any] = {"method": method, "radius": 6.0}
         peers = {
             MDANALYSIS: Peer(theirs(*arguments, **options), 1e-9),
@@ -414,7 +414,7 @@ def _contacts() -> Iterator[Case]:
         yield Case(
             f"contact map, {scheme}",
             "",
-            ours("contacts", "ContactMap", frequencies, group(PROTEIN), cutoff, scheme=scheme),
+            ours("contact-map", frequencies, group(PROTEIN), cutoff, scheme=scheme),
             {MDTRAJ: Peer(partial(contacts, scheme, cutoff), 1e-9)},
             systems=small if scheme == "closest" else ("adk in water", *small),
         )
@@ -427,14 +427,14 @@ def _contacts() -> Iterator[Case]:
         yield Case(
             f"contact map, {scheme}, without the ends of the chain",
             "",
-            ours("contacts", "ContactMap", inner, group(PROTEIN), 4.5, scheme=scheme),
+            ours("contact-map", inner, group(PROTEIN), 4.5, scheme=scheme),
             {MDTRAJ: Peer(partial(contacts, scheme, 4.5, ends=1), 1e-9)},
             systems=small,
         )
         yield Case(
             f"contact map, {scheme}",
             "",
-            ours("contacts", "ContactMap", frequencies, group(PROTEIN), 4.5, scheme=scheme),
+            ours("contact-map", frequencies, group(PROTEIN), 4.5, scheme=scheme),
             {
                 MDTRAJ: Peer(
                     partial(contacts, scheme, 4.5),

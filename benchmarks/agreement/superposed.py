@@ -47,7 +47,7 @@ def _rmsd() -> Iterator[Case]:
         return lambda results: results.rmsd[:, k]
 
     def both(k: int = 2, **options: Any) -> tuple[Numbers, Numbers]:
-        arguments = ("rms", "RMSD", column(k), whole)
+        arguments = ("rmsd", column(k), whole)
         return ours(*arguments, **options), theirs(*arguments, **options)
 
     def gromacs(*words: str, groups: tuple[str, ...] = (CA,)) -> Numbers:
@@ -115,7 +115,7 @@ def _rmsd() -> Iterator[Case]:
     yield Case(
         "RMSD of Cα by mass, molecules made whole",
         "Å",
-        unwrapped("rms", "RMSD", column(2), whole, select=CA, weights="mass"),
+        unwrapped("rmsd", column(2), whole, select=CA, weights="mass"),
         {GROMACS: Peer(gromacs(), 1e-5, DIGITS)},
         systems=("adk in water", "tryptophan zipper", "cobrotoxin"),
     )
@@ -179,7 +179,7 @@ def _rmsf() -> Iterator[Case]:
         import paceline
 
         transforms = [paceline.transform.fit(CA, **options)]
-        return ours("rms", "RMSF", fluctuations, group(CA), transforms=transforms)
+        return ours("rmsf", fluctuations, group(CA), transforms=transforms)
 
     def gromacs(*words: str) -> Numbers:
         def numbers(system: System) -> np.ndarray:
@@ -211,9 +211,9 @@ def _rmsf() -> Iterator[Case]:
     yield Case(
         "RMSF of Cα, not superposed",
         "Å",
-        ours("rms", "RMSF", fluctuations, group(CA)),
+        ours("rmsf", fluctuations, group(CA)),
         {
-            MDANALYSIS: Peer(theirs("rms", "RMSF", fluctuations, group(CA)), 1e-9),
+            MDANALYSIS: Peer(theirs("rmsf", fluctuations, group(CA)), 1e-9),
             MDTRAJ: Peer(
                 partial(mdtraj_s, None, 0),
                 20,
@@ -255,7 +255,7 @@ def _rmsf() -> Iterator[Case]:
     yield Case(
         "RMSF of Cα, superposed on the average structure",
         "Å",
-        ours("rms", "RMSF", fluctuations, group(CA), align=True),
+        ours("rmsf", fluctuations, group(CA), align=True),
         {
             MDANALYSIS: Peer(about, 1e-5, SINGLE),
             MDTRAJ: Peer(partial(mdtraj_s, None, 2), 1e-5, SINGLE),
@@ -285,7 +285,7 @@ def _matrices() -> Iterator[Case]:
 
         return numbers
 
-    arguments = ("diffusionmap", "DistanceMatrix", get, whole)
+    arguments = ("rmsd-matrix", get, whole)
     yield Case(
         "RMSD of Cα between all frames",
         "Å",
@@ -316,7 +316,7 @@ def _matrices() -> Iterator[Case]:
 
 
 def _structures() -> Iterator[Case]:
-    arguments = ("align", "AverageStructure", lambda results: results.positions, whole)
+    arguments = ("average", lambda results: results.positions, whole)
 
     def mdtraj_s(system: System) -> np.ndarray:
         frames = system.mdtraj.atom_slice(system.atoms(CA))
@@ -376,7 +376,7 @@ def _components() -> Iterator[Case]:
     def values(system: System) -> np.ndarray:
         return cpptraj(system)[0]
 
-    arguments = ("pca", "PCA", variance, whole)
+    arguments = ("pca", variance, whole)
     by_n = "divides by the number of frames n, not n - 1", "both, by definition: times n / (n - 1)"
     yield Case(
         "PCA of Cα, first eigenvalues",
@@ -394,7 +394,7 @@ def _components() -> Iterator[Case]:
 
     def overlap(other: Callable[[System], np.ndarray]) -> Numbers:
         """Return 1 minus the root mean square inner product with paceline's components."""
-        components = ours("pca", "PCA", lambda r: r.p_components, whole, select=CA, align=True)
+        components = ours("pca", lambda r: r.p_components, whole, select=CA, align=True)
 
         def numbers(system: System) -> float:
             mine = components(system)[:, :N_COMPONENTS]
@@ -403,7 +403,7 @@ def _components() -> Iterator[Case]:
         return numbers
 
     their_components = theirs(
-        "pca", "PCA", lambda r: r.p_components[:, :N_COMPONENTS].T, whole, select=CA, align=True
+        "pca", lambda r: r.p_components[:, :N_COMPONENTS].T, whole, select=CA, align=True
     )
     yield Case(
         "PCA of Cα, subspace of the first components (1 - RMSIP)",
