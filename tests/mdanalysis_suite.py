@@ -67,7 +67,7 @@ KNOWN = {
     "test_h5md::*::test_read_h5md_malformed": READABLE,
     "test_h5md::*::test_unknown_unit": "ours leaves out such velocities and forces, with a warning",
     "test_chainreader::TestChainReaderContinuous::*": CHAINS,
-    "test_msd::test_notidynamics": "wants an ImportError; our EinsteinMSD needs no tidynamics",
+    "test_msd::test_notidynamics": "wants an ImportError; ours needs no tidynamics",
 }
 
 

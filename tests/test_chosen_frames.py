@@ -6,13 +6,12 @@ import shutil
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers.analyses import rmsd_and_gyration
 
 import paceline
 from paceline.analysis.clustering import Clustering
 from paceline.analysis.frames_by_table import choose_frames
 from paceline.analysis.free_energy import free_energy_surface
-from paceline.analysis.gyration import Gyration
-from paceline.analysis.rms import RMSD
 from paceline.analysis.row_condition import RowCondition
 from paceline.analysis.saved_tables import read_saved
 from paceline.errors import UnsupportedError
@@ -83,7 +82,7 @@ def tables(adk, tmp_path_factory):
     """Folder with tables of adenylate kinase in each format."""
     folder = tmp_path_factory.mktemp("tables")
     universe = paceline.Universe(*adk)
-    rmsd, gyration = RMSD(universe, select="name CA"), Gyration(universe.atoms)
+    rmsd, gyration = rmsd_and_gyration(universe)
     clusters = Clustering(universe, "name CA", cutoff=1.5)
     paceline.run([rmsd, gyration, clusters])
     for ending in (".csv", ".tsv", ".xvg", ".npz"):
@@ -222,7 +221,7 @@ def test_what_chooses_no_frames(arguments, words, tables, monkeypatch):
 
 
 def test_the_command_writes_frames_of_the_table_s_files(tables, adk, tmp_path, run):
-    folder, _, _, clusters, _ = tables
+    folder, rmsd, gyration, clusters, _ = tables
     out, structure = tmp_path / "out.dcd", tmp_path / "out.pdb"
     chosen = ["frames", folder / "clusters.csv", "--where", "cluster == 1"]
     status, table, err = run(*chosen, "-o", out, "--structure", structure, "--select", "name CA")
@@ -242,7 +241,7 @@ def test_the_command_writes_frames_of_the_table_s_files(tables, adk, tmp_path, r
     assert run(*chosen)[1] == table
     assert run(*chosen, "-o", out)[0] == 2
     assert run("frames", "--minimum", folder / "surface.npz", "--number", 2)[1].count("\n") == 3
-    point = ["--bin", folder / "surface.npz", "0.1", "16.8"]
+    point = ["--bin", folder / "surface.npz", rmsd.rmsd[0, 2], gyration.rg[0]]
     assert run("frames", folder / "rmsd.csv", folder / "gyration.csv", *point)[0] == 0
 
 

@@ -23,7 +23,6 @@ from MDAnalysisTests.datafiles import PDB_small, waterDCD, waterPSF
 
 import paceline
 from paceline import transform
-from paceline.analysis.dssp import DSSP
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_commands, command_line
@@ -197,49 +196,6 @@ def test_rdf_of_the_same_atoms_has_no_pairs_of_an_atom_with_itself(adk, universe
     wanted.norm = "none"
     _, out, _ = run("rdf", *adk, *some, *options)
     assert np.array_equal(table(out)[:, 2], wanted.run(stop=2).results.count)
-
-
-def test_letters_of_dssp(adk, universe, run, tmp_path):
-    run("dssp", *adk, "--variant", "dssp4", "--end", 3, "-o", tmp_path / "dssp.csv")
-    wanted = DSSP(universe, variant="dssp4").run(stop=3).results.dssp
-    lines = [one for one in (tmp_path / "dssp.csv").read_text().splitlines() if one[0] != "#"]
-    assert [line.split(",")[-1] for line in lines[1:4]] == ["".join(one) for one in wanted]
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            ["--select", "name HN N"],
-            "there are no acceptors among the 417 atoms of --select 'name HN N', by charges below "
-            "-0.5 e: set --acceptors-sel, or use more atoms",
-        ),
-        (
-            ["--between", "name HN N", "name CA"],
-            "there are no acceptors among the 631 atoms of --between 'name HN N' 'name CA', by "
-            "charges",
-        ),
-        (
-            ["--select", "name CA"],
-            "there are no hydrogens among the 214 atoms of --select 'name CA', by masses from 0.9 "
-            "to 1.1 u and charges above 0.3 e: set --hydrogens-sel, or use more atoms",
-        ),
-        (
-            ["--select", "name HN O"],
-            "no hydrogen among the 416 atoms of --select 'name HN O' is bonded to another one of "
-            "these atoms: use more atoms, or set --donors-sel",
-        ),
-        (
-            ["--acceptors-sel", "name XX"],
-            "no atom among the 3,341 atoms of --select 'protein' matches --acceptors-sel "
-            '"name XX": use another',
-        ),
-    ],
-)
-def test_atoms_that_hydrogen_bonds_lack_are_named(options, said, adk, run):
-    status, _, err = run("hbonds", *adk, *options)
-    assert status == 2
-    assert f"HydrogenBondAnalysis: {said}" in err
 
 
 def test_hydrogen_bonds_of_a_system_without_protein(run):

@@ -415,3 +415,10 @@ def test_letters_of_positions_that_are_no_numbers_are_an_error(adk, tmp_path):
             writer.write(theirs.atoms)
     with pytest.raises(ValueError, match=r"frame 1: the backbone of residue 6 \(from 0\) has pos"):
         DSSP(paceline.Universe(adk.topology, path), variant="dssp4").run(backend="serial")
+
+
+def test_letters_of_the_command(adk, universe, run, tmp_path):
+    run("dssp", *adk, "--variant", "dssp4", "--end", 3, "-o", tmp_path / "dssp.csv")
+    wanted = DSSP(universe, variant="dssp4").run(stop=3).results.dssp
+    lines = [one for one in (tmp_path / "dssp.csv").read_text().splitlines() if one[0] != "#"]
+    assert [line.split(",")[-1] for line in lines[1:4]] == ["".join(one) for one in wanted]

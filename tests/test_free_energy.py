@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.analyses import rmsd_and_gyration
 
 import paceline
 from paceline.analysis.free_energy import BOLTZMANN, free_energy_surface
@@ -117,10 +118,8 @@ def tables(adk, tmp_path_factory):
     """Tables of two analyses of the same frames, of other frames, and projections."""
     folder = tmp_path_factory.mktemp("tables")
     universe = paceline.Universe(*adk)
-    ca = universe.select_atoms("name CA")
-    rmsd = paceline.analysis.rms.RMSD(ca)
-    gyration = paceline.analysis.gyration.Gyration(ca)
-    pca = PCA(ca, align=True, n_projected=3)
+    rmsd, gyration = rmsd_and_gyration(universe)
+    pca = PCA(universe, "name CA", align=True, n_projected=3)
     paceline.run([rmsd, gyration, pca])
     rmsd.results.save(folder / "rmsd.csv")
     gyration.results.save(folder / "gyration.tsv")

@@ -46,6 +46,18 @@ def test_unknown_masses_warn():
         Gyration(lipids, weights=None)
         Gyration(water.atoms)
         Gyration(known.atoms)
+    of_equal = run(lipids, weights=None).rg
+    lipids.masses = 72.0
+    np.testing.assert_allclose(run(lipids).rg, of_equal)
+    universe = lipids.universe
+    universe.add_TopologyAttr("masses", np.full(len(universe.atoms), 72.0))
+    np.testing.assert_allclose(run(lipids).rg, of_equal)
+
+
+def test_a_group_of_one_atom_is_named(adk):
+    protein = paceline.Universe(*adk)
+    with pytest.raises(SelectionError, match=r"the first is that of N of MET 1 4AKE \(index 0\)"):
+        Gyration(protein.atoms[:1])
 
 
 def test_a_dumbbell_of_two_masses():

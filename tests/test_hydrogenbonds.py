@@ -6,12 +6,13 @@ import warnings
 import MDAnalysis
 import mdtraj
 import numpy as np
+import pandas as pd
 import pytest
 from MDAnalysis.analysis.hydrogenbonds import hbond_analysis as theirs
 from MDAnalysis.exceptions import NoDataError
 from MDAnalysis.lib.correlations import autocorrelation, correct_intermittency
 from MDAnalysis.lib.mdamath import triclinic_vectors
-from MDAnalysisTests.datafiles import TPR, XTC, waterDCD, waterPSF
+from MDAnalysisTests.datafiles import PSF, TPR, XTC, PDB_small, waterDCD, waterPSF
 from scipy import stats
 
 import paceline
@@ -696,3 +697,124 @@ def test_no_bonds_are_no_frequent_ones(universe):
     results = further_results(bonds)["frequent"]
     assert len(results.to_dataframe()) == 0
     assert results.plot().get_xlabel() == "fraction of frames"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ["--select", "name HN N"],
+            "there are no acceptors among the 417 atoms of --select 'name HN N', by charges below "
+            "-0.5 e: set --acceptors-sel, or use more atoms",
+        ),
+        (
+            ["--between", "name HN N", "name CA"],
+            "there are no acceptors among the 631 atoms of --between 'name HN N' 'name CA', by "
+            "charges",
+        ),
+        (
+            ["--select", "name CA"],
+            "there are no hydrogens among the 214 atoms of --select 'name CA', by masses from 0.9 "
+            "to 1.1 u and charges above 0.3 e: set --hydrogens-sel, or use more atoms",
+        ),
+        (
+            ["--select", "name HN O"],
+            "no hydrogen among the 416 atoms of --select 'name HN O' is bonded to another one of "
+            "these atoms: use more atoms, or set --donors-sel",
+        ),
+        (
+            ["--acceptors-sel", "name XX"],
+            "no atom among the 3,341 atoms of --select 'protein' matches --acceptors-sel "
+            '"name XX": use another',
+        ),
+    ],
+)
+def test_atoms_that_hydrogen_bonds_lack_are_named(options, said, adk, run):
+    status, _, err = run("hbonds", *adk, *options)
+    assert status == 2
+    assert f"HydrogenBondAnalysis: {said}" in err
+
+
+def test_the_most_frequent_hydrogen_bonds(adk_xtc, tmp_path, run):
+    table, figure = tmp_path / "frequent.csv", tmp_path / "frequent.svg"
+    given = ["--select", "resid 1-60", "-e", 3, "-o", tmp_path / "counts.csv"]
+    assert run("hbonds", *adk_xtc, *given, "--frequent", table) == (0, "", "")
+    atoms = paceline.Universe(*adk_xtc).select_atoms("resid 1-60")
+    bonds = HydrogenBondAnalysis(atoms).run(stop=3)
+    wanted = bonds.further_tables()["frequent"].columns
+    found = pd.read_csv(table, comment="#", float_precision="round_trip")
+    assert list(found) == list(wanted)
+    np.testing.assert_array_equal(found["fraction of frames"], wanted["fraction of frames"])
+    assert "# analysis: HydrogenBondAnalysis" in table.read_text(encoding="utf-8")
+    given[-1] = tmp_path / "again.csv"
+    assert run("hbonds", *adk_xtc, *given, "--frequent", figure) == (0, "", "")
+    assert wanted["hydrogen bond"][0] in figure.read_text(encoding="utf-8")
+    tabs = tmp_path / "frequent.tsv"
+    assert run("hbonds", *adk_xtc, *given, "--frequent", tabs, "--overwrite") == (0, "", "")
+    assert "hydrogen bond\t" in tabs.read_text(encoding="utf-8")
+    status, _, err = run("hbonds", *adk_xtc, *given[:4], "--frequent", figure)
+    assert (status, "exists" in err) == (2, True)
+    status, out, err = run("hbonds", *adk_xtc, *given[:4], "--frequent", tmp_path / "a.txt")
+    assert (status, out) == (2, "")
+    assert "a.txt: tables are saved as .csv or .tsv, figures are saved as .pdf" in err
+
+
+def test_hydrogen_bonds_between_groups_need_no_selection(adk_xtc, tmp_path, run):
+    between = ["resid 1-60 and backbone", "resid 1-60 and not backbone"]
+    table = tmp_path / "hbonds.csv"
+    assert run("hbonds", *adk_xtc, "-e", 3, "--between", *between, "-o", table) == (0, "", "")
+    universe = paceline.Universe(*adk_xtc)
+    wanted = HydrogenBondAnalysis(universe, between=between).run(stop=3).results.counts
+    assert pd.read_csv(table, comment="#")["hydrogen bonds"].tolist() == wanted.tolist()
+    given = "--select", "resid 1-30", "--between", "resid 1-30", "resid 31-60"
+    status, _, err = run("hbonds", *adk_xtc, "-e", 1, *given)
+    assert (status, "a group of --between contains none of" in err) == (0, True)
+    status, _, err = run("hbonds", *adk_xtc, "--between", "protein", "resname LIG")
+    assert (status, "no atoms match 'resname LIG'" in err) == (2, True)
+    status, _, err = run("hbonds", *adk_xtc, "--criterion", "gromacs", "--d-a-cutoff", 3.2)
+    assert (status, "omit --d-a-cutoff and --d-h-a-angle-cutoff" in err) == (2, True)
+    status, _, err = run("cluster", *adk_xtc, "--method", "k-medoids", "--cutoff", 2)
+    assert (status, "needs --n-clusters; --cutoff is for gromos" in err) == (2, True)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_names_of_hydrogen_bonds_tell_chains_apart(tmp_path):
+    one = MDAnalysis.Universe(PSF, PDB_small).select_atoms("resid 40-60")
+    made = MDAnalysis.Merge(one, one)
+    half = len(one)
+    made.add_TopologyAttr("segids", ["A", "B"] if len(made.segments) == 2 else ["A"])
+    if len(made.segments) == 1:
+        made.residues[half:].segments = made.add_Segment(segid="B")
+    second = made.residues[len(made.residues) // 2 :]
+    second.segments = made.add_Segment(segid="C")
+    second.atoms.positions += 200
+    path = tmp_path / "two.dcd"
+    with MDAnalysis.Writer(str(path), len(made.atoms)) as writer:
+        writer.write(made.atoms)
+    universe = paceline.Universe(made._topology, path)
+    how = {"hydrogens_sel": "name HN", "acceptors_sel": "name O", "donors_sel": "name N"}
+    found = HydrogenBondAnalysis(universe, **how).run()
+    names = found.further_tables()["frequent"].columns["hydrogen bond"]
+    assert len(names) == len(set(names)) > 4
+    assert {name[0] for name in names} == {"A", "C"}
+    assert {name.partition("… ")[2][0] for name in names} == {"A", "C"}
+    # Residues outside the table may have the same names as residues in it.
+    some = HydrogenBondAnalysis(universe.select_atoms("segid C"), **how).run()
+    names = some.further_tables()["frequent"].columns["hydrogen bond"]
+    assert {name[0] for name in names} == {"C"}
+
+
+def test_timelines_are_the_frames_of_each_bond(adk_xtc):
+    universe = paceline.Universe(*adk_xtc)
+    bonds = HydrogenBondAnalysis(universe.select_atoms("protein")).run(stop=9)
+    tables = bonds.further_tables()
+    often, timeline = tables["frequent"].columns, tables["timeline"]
+    names = often["hydrogen bond"][:20].tolist()
+    assert list(timeline.columns) == ["frame", "time (ps)", *names]
+    hbonds = bonds.results.hbonds
+    for k, name in enumerate(names):
+        atoms = [often[kind][k] for kind in ("donor", "hydrogen", "acceptor")]
+        frames = hbonds[(hbonds[:, 1:4] == atoms).all(axis=1), 0]
+        assert np.flatnonzero(timeline.columns[name]).tolist() == sorted(frames)
+        assert timeline.columns[name].mean() == often["fraction of frames"][k]
+    assert timeline.states.numbers.shape == (9, 20)

@@ -15,10 +15,8 @@ from paceline.analysis.battery import Battery
 from paceline.analysis.buried_area import BuriedArea
 from paceline.analysis.default_batteries import insert_ligands
 from paceline.analysis.figures import draw
-from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.neighbors import NeighborList
 from paceline.analysis.rms import RMSD
-from paceline.analysis.sasa import SASA
 from paceline.analysis.saved_tables import read_saved
 from paceline.errors import PacelineWarning, SelectionError
 from paceline.transform import unwrap, wrap
@@ -290,24 +288,6 @@ def test_several_ligands_are_one_selection():
     }
 
 
-def test_buried_area_is_the_sum_of_areas_less_that_of_both(adk_xtc):
-    universe = paceline.Universe(*adk_xtc)
-    lid, rest = universe.select_atoms("resid 122-159"), universe.select_atoms("resid 1-60")
-    rest = rest[::-1]
-    one = BuriedArea(lid, rest, n_points=120).run(stop=4).results
-    alone = [SASA(group, n_points=120).run(stop=4).results.sasa for group in (lid, rest)]
-    together = SASA(lid | rest, n_points=120).run(stop=4).results.sasa
-    np.testing.assert_allclose(one.areas.T, [*alone, together], rtol=1e-12)
-    np.testing.assert_allclose(one.buried, sum(alone) - together, rtol=0, atol=1e-8)
-    assert one.buried.min() > 10
-    in_both = SASA(lid, surface=lid | rest, n_points=120, compound="residues").run(stop=4).results
-    free = SASA(lid, n_points=120, compound="residues").run(stop=4).results
-    found = one.buried_of_residues[:, : len(lid.residues)]
-    np.testing.assert_allclose(found, free.sasa - in_both.sasa, rtol=0, atol=1e-8)
-    np.testing.assert_allclose(one.buried_of_residues.sum(axis=1), one.buried, atol=1e-8)
-    assert one.resindices.tolist() == [*lid.residues.ix, *rest.residues.ix]
-
-
 def test_groups_that_bury_no_area_are_refused(adk_xtc):
     universe = paceline.Universe(*adk_xtc)
     atoms = universe.select_atoms("resid 1-9")
@@ -315,22 +295,6 @@ def test_groups_that_bury_no_area_are_refused(adk_xtc):
         BuriedArea(atoms, universe.select_atoms("resid 1"))
     with pytest.raises(SelectionError, match="they belong to two"):
         BuriedArea(atoms, paceline.Universe(*adk_xtc).select_atoms("resid 20"))
-
-
-def test_timelines_are_the_frames_of_each_bond(adk_xtc):
-    universe = paceline.Universe(*adk_xtc)
-    bonds = HydrogenBondAnalysis(universe.select_atoms("protein")).run(stop=9)
-    tables = bonds.further_tables()
-    often, timeline = tables["frequent"].columns, tables["timeline"]
-    names = often["hydrogen bond"][:20].tolist()
-    assert list(timeline.columns) == ["frame", "time (ps)", *names]
-    hbonds = bonds.results.hbonds
-    for k, name in enumerate(names):
-        atoms = [often[kind][k] for kind in ("donor", "hydrogen", "acceptor")]
-        frames = hbonds[(hbonds[:, 1:4] == atoms).all(axis=1), 0]
-        assert np.flatnonzero(timeline.columns[name]).tolist() == sorted(frames)
-        assert timeline.columns[name].mean() == often["fraction of frames"][k]
-    assert timeline.states.numbers.shape == (9, 20)
 
 
 @pytest.mark.parametrize("other", [None, "resid 1-30"])

@@ -399,7 +399,7 @@ def test_a_file_that_grew_during_a_long_update_has_not_ended(growing, monkeypatc
 def test_second_stages_are_run_at_the_end(adk_xtc, tmp_path):
     path = shutil.copy(adk_xtc.trajectory, tmp_path)
     universe = paceline.Universe(adk_xtc.topology, path)
-    names = ["RMSD", "EinsteinMSD", "PCA"]
+    names = ["RMSD", "Correlation", "PCA"]
     analyses = [ANALYSES[name].make(universe) for name in names]
     states = [
         (bool(update.ended), update.is_last, [*update.analyses])
@@ -562,12 +562,12 @@ def of_stream(universe):
     """Return analyses of a stream, one of them with a second stage."""
     ca = universe.select_atoms("name CA")
     speeds = paceline.TimeSeries(speeds_of, ca, fields=["positions", "velocities"])
-    return [RMSD(ca), RMSF(ca), speeds, ANALYSES["EinsteinMSD"].make(universe)]
+    return [RMSD(ca), RMSF(ca), speeds, ANALYSES["Correlation"].make(universe)]
 
 
 def numbers_of_stream(finished):
-    rmsd, rmsf, speeds, msd = (one.results for one in finished)
-    return [rmsd.rmsd, rmsf.rmsf, speeds.timeseries, msd.timeseries]
+    rmsd, rmsf, speeds, heights = (one.results for one in finished)
+    return [rmsd.rmsd, rmsf.rmsf, speeds.timeseries, heights.timeseries]
 
 
 @pytest.mark.parametrize(
@@ -645,14 +645,14 @@ def test_a_run_lasts_as_long_as_the_stream(sent, adk, tmp_path):
     with ImdServer.of(frames) as server:
         universe = paceline.Universe(adk.topology, server.address, units="real")
         ca = universe.select_atoms("name CA")
-        given = [RMSD(ca), RMSF(ca), ANALYSES["EinsteinMSD"].make(universe)]
+        given = [RMSD(ca), RMSF(ca), ANALYSES["Correlation"].make(universe)]
         with warnings.catch_warnings(action="error", category=PacelineWarning):
             found = paceline.run(given, tee=tee, n_workers=2)
     assert found is given
     assert universe.trajectory.filename == str(tee)
     whole = paceline.Universe(adk.topology, tee)
     ca = whole.select_atoms("name CA")
-    wanted = paceline.run([RMSD(ca), RMSF(ca), ANALYSES["EinsteinMSD"].make(whole)])
+    wanted = paceline.run([RMSD(ca), RMSF(ca), ANALYSES["Correlation"].make(whole)])
     for one, other in zip(found, wanted, strict=True):
         assert_same(*(values_of(type(one).__name__, each) for each in (one, other)))
     assert found[0].results.rmsd.shape == (98, 3)

@@ -17,7 +17,6 @@ from MDAnalysis.transformations import center_in_box, fit_rot_trans, wrap
 from MDAnalysis.transformations.nojump import NoJump
 
 import paceline
-from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.block import FIELDS
@@ -305,14 +304,14 @@ def test_numpy_sees_nan_where_no_error_can_be_raised(case):
 
 def results(universe):
     protein, ca = universe.select_atoms("protein"), universe.select_atoms("name CA")
-    rmsd, rmsf, radius = RMSD(ca), RMSF(ca), Gyration(protein)
+    rmsd, rmsf, weighted = RMSD(ca), RMSF(ca), RMSD(protein, weights="mass")
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
-        paceline.run([rmsd, rmsf, radius])
+        paceline.run([rmsd, rmsf, weighted])
     return (
         rmsd.results.rmsd,
         rmsf.results.rmsf,
-        radius.results.rg,
+        weighted.results.rmsd,
         sorted(str(one.message) for one in given),
     )
 

@@ -15,7 +15,6 @@ from paceline.analysis.bilayer import Bilayer
 from paceline.analysis.density_profile import DensityProfile
 from paceline.analysis.distances import CenterDistance
 from paceline.analysis.functions import TimeSeries
-from paceline.analysis.gyration import Gyration
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.rms import RMSD
 from paceline.analysis.system_text import describe_system
@@ -141,7 +140,6 @@ def test_masses_guessed_from_names_of_beads_are_not_used(system):
     lipids = universe.select_atoms("resname DPPC")
     lack = "needs masses, and those of this coarse-grained system are not known: NC3 would have 14"
     for make in (
-        lambda: Gyration(lipids),
         lambda: LinearDensity(lipids),
         lambda: DensityProfile(lipids, quantity="mass"),
         lambda: RMSD(lipids, weights="mass"),
@@ -157,11 +155,6 @@ def test_masses_guessed_from_names_of_beads_are_not_used(system):
         TimeSeries(lambda block: block.masses.sum() * np.ones(len(block)), lipids).run(stop=1)
     with pytest.raises(UnsupportedError, match="element"):
         DensityProfile(lipids, quantity="electron")
-    of_equal = Gyration(lipids, weights=None).run(stop=1).results.rg
-    lipids.masses = 72.0
-    np.testing.assert_allclose(Gyration(lipids).run(stop=1).results.rg, of_equal)
-    universe.add_TopologyAttr("masses", np.full(len(universe.atoms), 72.0))
-    np.testing.assert_allclose(Gyration(lipids).run(stop=1).results.rg, of_equal)
 
 
 def test_atoms_are_analysed_as_before(universe):

@@ -250,14 +250,14 @@ def test_blocks_in_an_analysis_of_ones_own(protein, loaded):
         def compute(self, block):
             return mdtraj.compute_rg(trajectory(block, self.atoms))
 
-    class Gyration(paceline.AnalysisBase):
+    class Radius(paceline.AnalysisBase):
         def prepare(self):
             return Hidden(topology(self.atomgroup))
 
         def finish(self, value):
             self.results.rg = value
 
-    found = Gyration(protein).run(backend="threads").results.rg
+    found = Radius(protein).run(backend="threads").results.rg
     np.testing.assert_allclose(found, mdtraj.compute_rg(loaded), rtol=1e-5)
 
 

@@ -18,7 +18,6 @@ from test_failures import full_disk
 import paceline
 from paceline._util.machine import MemoryLimit
 from paceline.analysis.diffusionmap import DistanceMatrix
-from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.rms import RMSF
 from paceline.engine import result_arrays
 from paceline.engine.worker import Worker
@@ -36,6 +35,11 @@ def atoms(adk_xtc):
 
 def positions(block):
     return block.positions
+
+
+def flat(block):
+    """Return the coordinates of all atoms as series."""
+    return block.positions.reshape(len(block), -1)
 
 
 def high(block):
@@ -127,13 +131,15 @@ def test_records_beyond_the_limit_are_in_a_file(atoms):
 
 
 def test_series_and_results_of_parts_beyond_the_limit_are_in_files(atoms):
-    runs = [EinsteinMSD(atoms).run(max_memory=limit, stop=40) for limit in ("1 MB", None)]
-    limited, free = (one.results.msds_by_particle for one in runs)
+    runs = [
+        paceline.Correlation(flat, atoms).run(max_memory=limit, stop=40) for limit in ("1 MB", None)
+    ]
+    limited, free = (one.results.by_series for one in runs)
     assert (is_in_file(limited), is_in_file(free)) == (True, False)
     assert np.array_equal(limited, free)
 
 
-class WatchedMSD(EinsteinMSD):
+class Watched(paceline.Correlation):
     def next_stage(self, value):
         self.series = weakref.ref(value)
         return super().next_stage(value)
@@ -146,7 +152,7 @@ def test_series_go_when_the_run_ends(backend, transforms, adk_in_water):
     water = paceline.Universe(*adk_in_water).select_atoms("name OW")[:100]
     gc.disable()
     try:
-        one = WatchedMSD(water).run(backend=backend, transforms=transforms)
+        one = Watched(flat, water).run(backend=backend, transforms=transforms)
         for thread in threading.enumerate():
             if re.fullmatch(r"paceline-\d+", thread.name):
                 thread.join(timeout=PATIENCE)  # a thread holds a part of the series until its end

@@ -11,7 +11,6 @@ from MDAnalysisTests.datafiles import DCD, GRO, PSF, TRZ
 import paceline
 from paceline.analysis.battery import Battery
 from paceline.analysis.free_energy import free_energy_surface, series_of_tables
-from paceline.analysis.gyration import Gyration
 from paceline.analysis.polymer import Polymer
 from paceline.analysis.replicas import Replicas
 from paceline.analysis.rms import RMSD
@@ -68,8 +67,6 @@ def test_several_numbers_without_names(protein):
 def test_atoms_are_described_by_names(protein):
     with pytest.raises(SelectionError, match=r"the first is N of MET 1 4AKE \(index 0\)"):
         Polymer(protein.select_atoms("protein"))
-    with pytest.raises(SelectionError, match=r"the first is that of N of MET 1 4AKE \(index 0\)"):
-        Gyration(protein.atoms[:1])
 
 
 def test_a_frame_without_a_cell(protein):

@@ -25,7 +25,7 @@ from paceline import transform
 from paceline.analysis import crate as crate_module
 from paceline.analysis import saved_tables
 from paceline.analysis.battery import Battery
-from paceline.analysis.gyration import Gyration
+from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.recorded_call import _pack, unpack
 from paceline.analysis.repeated_call import RepeatedCall
 from paceline.analysis.replay import ResultFile, compare
@@ -674,11 +674,11 @@ def test_a_battery_of_a_script_is_replayed(adk, tmp_path, replay):
     battery = Battery({"rmsd": {"select": "name CA"}, "rmsf": {}}, paceline.Universe(*adk))
     battery.run(step=20).save(tmp_path / "out")
     # A paceline.Universe's analysis may also be made by keywords alone.
-    gyration = Gyration(atomgroup=paceline.Universe(*adk).atoms).run(step=20)
-    gyration.results.save(tmp_path / "out" / "gyration.csv")
+    alone = RMSF(atomgroup=paceline.Universe(*adk).atoms).run(step=20)
+    alone.results.save(tmp_path / "out" / "alone.csv")
     status, found = replay(tmp_path / "out")
     names = sorted(Path(one["name"]).name for one in found["results"])
-    assert (status, names) == (0, ["gyration.csv", "rmsd.csv", "rmsf.csv"])
+    assert (status, names) == (0, ["alone.csv", "rmsd.csv", "rmsf.csv"])
     assert {one["verdict"] for one in found["results"]} == {"equal"}
 
 
@@ -692,7 +692,7 @@ def test_transformations_and_references_of_scripts(adk, adk_in_water, tmp_path, 
     )
     still = paceline.Universe(*adk)
     RMSD(dry.atoms, still, select=ca, ref_frame=3).run(step=7).results.save(tmp_path / "dry.npz")
-    Gyration(dry.select_atoms("name CA", "around 5 resid 30", updating=True)).run(
+    SelectedAtoms(dry.select_atoms("name CA", "around 5 resid 30", updating=True)).run(
         stop=5
     ).results.save(tmp_path / "changing.csv")
     assert replay(tmp_path)[0] == 0
@@ -710,7 +710,7 @@ def test_the_results_of_the_demonstration(tmp_path, replay):
 def test_a_script_that_changes_masses_is_not_called_equal(adk, tmp_path, replay):
     universe = paceline.Universe(*adk)
     universe.atoms.masses *= np.linspace(1, 2, len(universe.atoms))
-    Gyration(universe.atoms).run(stop=3).results.save(tmp_path / "rg.csv")
+    RMSD(universe.atoms, weights="mass").run(stop=3).results.save(tmp_path / "rmsd.csv")
     status, found = replay(tmp_path)
     assert status == 1
     assert "the script changed the system in another way" in found["results"][0]["reasons"][0]
@@ -724,8 +724,8 @@ def scripted(project, folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         universe = paceline.Universe("adk.psf", "adk.dcd")
-        Gyration(universe.select_atoms("name CA")).run(stop=5).results.save("rg.csv")
-    return folder / "rg.csv"
+        RMSD(universe.select_atoms("name CA")).run(stop=5).results.save("rmsd.csv")
+    return folder / "rmsd.csv"
 
 
 def other_files(project, folder):
@@ -774,10 +774,10 @@ def test_only_recorded_names_replace_those_of_moved_files():
 def test_the_given_folder_precedes_the_current_one(project, tmp_path, replay, monkeypatch):
     path = scripted(project, tmp_path / "script")
     other_files(project, tmp_path / "others")
-    archive, result = tmp_path / "archive", tmp_path / "alone" / "rg.csv"
+    archive, result = tmp_path / "archive", tmp_path / "alone" / "rmsd.csv"
     path.parent.rename(archive)
     result.parent.mkdir()
-    (archive / "rg.csv").rename(result)
+    (archive / "rmsd.csv").rename(result)
     monkeypatch.chdir(tmp_path / "others")
     status, found = replay(result)
     assert status == 1

@@ -17,7 +17,6 @@ from paceline.analysis.dihedrals import ChiAngles, Ramachandran
 from paceline.analysis.distances import CenterDistance, DistanceMap
 from paceline.analysis.figures import draw
 from paceline.analysis.gyration import Gyration
-from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
@@ -166,33 +165,6 @@ def test_tables_tell_insertion_codes(inserted):
     assert "segment" not in table.columns
     chi = ChiAngles(atoms).run().results.table
     assert any(" 163A " in title for title in chi.columns)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_names_of_hydrogen_bonds_tell_chains_apart(tmp_path):
-    one = MDAnalysis.Universe(datafiles.PSF, datafiles.PDB_small).select_atoms("resid 40-60")
-    made = MDAnalysis.Merge(one, one)
-    half = len(one)
-    made.add_TopologyAttr("segids", ["A", "B"] if len(made.segments) == 2 else ["A"])
-    if len(made.segments) == 1:
-        made.residues[half:].segments = made.add_Segment(segid="B")
-    second = made.residues[len(made.residues) // 2 :]
-    second.segments = made.add_Segment(segid="C")
-    second.atoms.positions += 200
-    path = tmp_path / "two.dcd"
-    with MDAnalysis.Writer(str(path), len(made.atoms)) as writer:
-        writer.write(made.atoms)
-    universe = paceline.Universe(made._topology, path)
-    how = {"hydrogens_sel": "name HN", "acceptors_sel": "name O", "donors_sel": "name N"}
-    found = HydrogenBondAnalysis(universe, **how).run()
-    names = found.further_tables()["frequent"].columns["hydrogen bond"]
-    assert len(names) == len(set(names)) > 4
-    assert {name[0] for name in names} == {"A", "C"}
-    assert {name.partition("… ")[2][0] for name in names} == {"A", "C"}
-    # Residues outside the table may have the same names as residues in it.
-    some = HydrogenBondAnalysis(universe.select_atoms("segid C"), **how).run()
-    names = some.further_tables()["frequent"].columns["hydrogen bond"]
-    assert {name[0] for name in names} == {"C"}
 
 
 def test_an_analysis_of_mdanalysis_has_its_own_residues_and_a_warning(inserted):

@@ -11,6 +11,7 @@ from MDAnalysis.lib.mdamath import triclinic_vectors
 from MDAnalysisTests import datafiles
 
 import paceline
+from paceline.analysis.buried_area import BuriedArea
 from paceline.analysis.sasa import RADII, SASA
 from paceline.errors import SelectionError
 
@@ -241,3 +242,36 @@ def test_areas_of_residues_are_mapped(adk, tmp_path, run):
     assert "SASA (Å²)" in figure.read_text("utf-8")
     status, _, err = run(*words, "--residues", tmp_path / "b.csv")
     assert (status, "use --compound residues" in err) == (2, True)
+
+
+def test_surface_of_more_atoms_than_are_reported(adk_xtc, tmp_path, run):
+    table, options = tmp_path / "sasa.csv", ["-e", 3, "--n-points", 50]
+    chosen = ["--select", "resname LYS", "--surface", "protein"]
+    assert run("sasa", *adk_xtc, *chosen, *options, "-o", table)[0] == 0
+    universe = paceline.Universe(*adk_xtc)
+    lysines, protein = (universe.select_atoms(text) for text in ("resname LYS", "protein"))
+    wanted = SASA(lysines, surface=protein, n_points=50).run(stop=3).results.sasa
+    found = pd.read_csv(table, comment="#")["SASA (Å²)"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    status, _, err = run("sasa", *adk_xtc, "--select", "protein", "--surface", "resname LYS")
+    assert (status, "atoms of the group are not in surface" in err) == (2, True)
+    status, _, err = run("sasa", *adk_xtc, "--surface", "resname LIG")
+    assert (status, "no atoms match 'resname LIG'" in err) == (2, True)
+
+
+def test_buried_area_is_the_sum_of_areas_less_that_of_both(adk_xtc):
+    universe = paceline.Universe(*adk_xtc)
+    lid, rest = universe.select_atoms("resid 122-159"), universe.select_atoms("resid 1-60")
+    rest = rest[::-1]
+    one = BuriedArea(lid, rest, n_points=120).run(stop=4).results
+    alone = [SASA(group, n_points=120).run(stop=4).results.sasa for group in (lid, rest)]
+    together = SASA(lid | rest, n_points=120).run(stop=4).results.sasa
+    np.testing.assert_allclose(one.areas.T, [*alone, together], rtol=1e-12)
+    np.testing.assert_allclose(one.buried, sum(alone) - together, rtol=0, atol=1e-8)
+    assert one.buried.min() > 10
+    in_both = SASA(lid, surface=lid | rest, n_points=120, compound="residues").run(stop=4).results
+    free = SASA(lid, n_points=120, compound="residues").run(stop=4).results
+    found = one.buried_of_residues[:, : len(lid.residues)]
+    np.testing.assert_allclose(found, free.sasa - in_both.sasa, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(one.buried_of_residues.sum(axis=1), one.buried, atol=1e-8)
+    assert one.resindices.tolist() == [*lid.residues.ix, *rest.residues.ix]

@@ -12,7 +12,6 @@ from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.figures import check_same_kind, draw
 from paceline.analysis.free_energy import free_energy_surface
-from paceline.analysis.gyration import Gyration
 from paceline.analysis.pca import PCA
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
@@ -139,14 +138,14 @@ def test_a_last_line_that_may_be_cut_is_left_out(tmp_path):
 
 def test_tables_of_one_kind_make_one_figure(universe, tmp_path, run):
     for name, atoms in (("all", universe.atoms), ("part", universe.select_atoms("resid 1-50"))):
-        Gyration(atoms).run(stop=9).results.save(tmp_path / f"{name}.csv")
-    RMSD(universe).run(stop=9).results.save(tmp_path / "rmsd.csv")
+        RMSD(atoms).run(stop=9).results.save(tmp_path / f"{name}.csv")
+    RMSF(universe.atoms).run(stop=9).results.save(tmp_path / "rmsf.csv")
     files, figure = [tmp_path / "all.csv", tmp_path / "part.csv"], tmp_path / "a.svg"
     given = ["--label", "whole protein", "--no-stats", "--title", "Both", "--plot", figure]
     assert run("plot", *files, *given) == (0, "", "")
     drawn = figure.read_text(encoding="utf-8")
     assert all(text in drawn for text in (">Both<", ">whole protein<", ">part<"))
-    status, _, err = run("plot", *files, tmp_path / "rmsd.csv", "-o", tmp_path / "b.svg")
+    status, _, err = run("plot", *files, tmp_path / "rmsf.csv", "-o", tmp_path / "b.svg")
     assert (status, "tables in one figure must be of one kind" in err) == (2, True)
     assert run("plot", *files, "-o", figure)[0] == 2
     options = ["--y", "nothing", "--overwrite", "-o", figure]
@@ -226,11 +225,11 @@ def test_angles_of_other_programs_have_circular_means_in_figures(tmp_path):
 
 def test_columns_of_two_units_have_two_panels(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text("time (ps),Rg (Å),RMSD (Å),SASA (Å²)\n0,1,2,3000\n1,2,2,3100\n")
+    path.write_text("time (ps),Rg (Å),RMSD (Å),area (Å²)\n0,1,2,3000\n1,2,2,3100\n")
     table = read_saved(path).table()
     assert [(one.y_label, [*one.y]) for one in table.panels] == [
         ("value (Å)", ["Rg (Å)", "RMSD (Å)"]),
-        ("SASA (Å²)", ["SASA (Å²)"]),
+        ("area (Å²)", ["area (Å²)"]),
     ]
     with pytest.raises(UnsupportedError, match="cannot share a figure"):
         check_same_kind([table, table])

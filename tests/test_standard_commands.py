@@ -41,14 +41,11 @@ from paceline.analysis.distances import (
     MinimumDistance,
 )
 from paceline.analysis.groups import SelectedAtoms
-from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.leaflet import LeafletSeries
 from paceline.analysis.lineardensity import LinearDensity
-from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.order import SCH, OrderParameter
 from paceline.analysis.results import Results
-from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
 from paceline.contract.catalogue import catalogue
 from paceline.timing import Timings
@@ -110,7 +107,7 @@ FIT = ["--fit-range", 1, 3]
 ASKED = {
     "msd": (
         ["--select", "name CA", "--msd-type", "xy", "--compound", "residues", *FIT],
-        lambda u, a: EinsteinMSD(a, msd_type="xy", compound="residues", fit_range=(1, 3)),
+        lambda u, a: class_of("msd")(a, msd_type="xy", compound="residues", fit_range=(1, 3)),
     ),
     "contacts": (
         ["--select", "name CA", "--select-2", "name CB", "--radius", 6, "--method", "radius_cut"],
@@ -272,7 +269,7 @@ def test_diffusion_coefficients_and_velocities(adk_xtc, tmp_path, run):
     table = tmp_path / "msd.csv"
     options = ["--select", "name CA", "--fit-range", 5, "0.02ns", "--msd-type", "xy", "-o", table]
     assert run("msd", *adk_xtc, *options) == (0, "", "")
-    msd = EinsteinMSD(paceline.Universe(*adk_xtc), "name CA", "xy").run()
+    msd = class_of("msd")(paceline.Universe(*adk_xtc), "name CA", "xy").run()
     wanted = msd.diffusion_coefficient(5, 20)
     text = table.read_text(encoding="utf-8")
     assert f"# diffusion coefficient: {wanted}, fit from 5 to 20 ps" in text
@@ -327,7 +324,7 @@ def test_correlations_of_what_is_there(adk_xtc, tmp_path, run):
     near = "name CA and around 8 resid 30"
     universe = paceline.Universe(*adk_xtc)
     ones = {
-        ("hbonds",): HydrogenBondAnalysis(universe.select_atoms("protein")),
+        ("hbonds",): class_of("hbonds")(universe.select_atoms("protein")),
         ("selection", "--select", near): SelectedAtoms(universe.select_atoms(near, updating=True)),
     }
     for (command, *select), analysis in ones.items():
@@ -367,48 +364,6 @@ def test_results_are_kept_where_there_is_no_correlation(adk_xtc, damaged, tmp_pa
     assert len(pd.read_csv(frequent, comment="#")) > 100
 
 
-def test_the_most_frequent_hydrogen_bonds(adk_xtc, tmp_path, run):
-    table, figure = tmp_path / "frequent.csv", tmp_path / "frequent.svg"
-    given = ["--select", "resid 1-60", "-e", 3, "-o", tmp_path / "counts.csv"]
-    assert run("hbonds", *adk_xtc, *given, "--frequent", table) == (0, "", "")
-    atoms = paceline.Universe(*adk_xtc).select_atoms("resid 1-60")
-    bonds = HydrogenBondAnalysis(atoms).run(stop=3)
-    wanted = bonds.further_tables()["frequent"].columns
-    found = pd.read_csv(table, comment="#", float_precision="round_trip")
-    assert list(found) == list(wanted)
-    np.testing.assert_array_equal(found["fraction of frames"], wanted["fraction of frames"])
-    assert "# analysis: HydrogenBondAnalysis" in table.read_text(encoding="utf-8")
-    given[-1] = tmp_path / "again.csv"
-    assert run("hbonds", *adk_xtc, *given, "--frequent", figure) == (0, "", "")
-    assert wanted["hydrogen bond"][0] in figure.read_text(encoding="utf-8")
-    tabs = tmp_path / "frequent.tsv"
-    assert run("hbonds", *adk_xtc, *given, "--frequent", tabs, "--overwrite") == (0, "", "")
-    assert "hydrogen bond\t" in tabs.read_text(encoding="utf-8")
-    status, _, err = run("hbonds", *adk_xtc, *given[:4], "--frequent", figure)
-    assert (status, "exists" in err) == (2, True)
-    status, out, err = run("hbonds", *adk_xtc, *given[:4], "--frequent", tmp_path / "a.txt")
-    assert (status, out) == (2, "")
-    assert "a.txt: tables are saved as .csv or .tsv, figures are saved as .pdf" in err
-
-
-def test_hydrogen_bonds_between_groups_need_no_selection(adk_xtc, tmp_path, run):
-    between = ["resid 1-60 and backbone", "resid 1-60 and not backbone"]
-    table = tmp_path / "hbonds.csv"
-    assert run("hbonds", *adk_xtc, "-e", 3, "--between", *between, "-o", table) == (0, "", "")
-    universe = paceline.Universe(*adk_xtc)
-    wanted = HydrogenBondAnalysis(universe, between=between).run(stop=3).results.counts
-    assert pd.read_csv(table, comment="#")["hydrogen bonds"].tolist() == wanted.tolist()
-    given = "--select", "resid 1-30", "--between", "resid 1-30", "resid 31-60"
-    status, _, err = run("hbonds", *adk_xtc, "-e", 1, *given)
-    assert (status, "a group of --between contains none of" in err) == (0, True)
-    status, _, err = run("hbonds", *adk_xtc, "--between", "protein", "resname LIG")
-    assert (status, "no atoms match 'resname LIG'" in err) == (2, True)
-    status, _, err = run("hbonds", *adk_xtc, "--criterion", "gromacs", "--d-a-cutoff", 3.2)
-    assert (status, "omit --d-a-cutoff and --d-h-a-angle-cutoff" in err) == (2, True)
-    status, _, err = run("cluster", *adk_xtc, "--method", "k-medoids", "--cutoff", 2)
-    assert (status, "needs --n-clusters; --cutoff is for gromos" in err) == (2, True)
-
-
 def test_membranes(adk_xtc, tmp_path, run):
     path = shutil.copy(Martini_membrane_gro, tmp_path)
     table, figure = tmp_path / "leaflets.npz", tmp_path / "leaflets.svg"
@@ -438,21 +393,6 @@ def test_membranes(adk_xtc, tmp_path, run):
     wanted = SCH(paceline.Universe(*adk_xtc).select_atoms("resname LYS"), "x").run(stop=4).results
     found = pd.read_csv(carbons, comment="#", float_precision="round_trip")
     np.testing.assert_array_equal(found.iloc[:, 2:], wanted.timeseries)
-
-
-def test_surface_of_more_atoms_than_are_reported(adk_xtc, tmp_path, run):
-    table, options = tmp_path / "sasa.csv", ["-e", 3, "--n-points", 50]
-    chosen = ["--select", "resname LYS", "--surface", "protein"]
-    assert run("sasa", *adk_xtc, *chosen, *options, "-o", table)[0] == 0
-    universe = paceline.Universe(*adk_xtc)
-    lysines, protein = (universe.select_atoms(text) for text in ("resname LYS", "protein"))
-    wanted = SASA(lysines, surface=protein, n_points=50).run(stop=3).results.sasa
-    found = pd.read_csv(table, comment="#")["SASA (Å²)"]
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
-    status, _, err = run("sasa", *adk_xtc, "--select", "protein", "--surface", "resname LYS")
-    assert (status, "atoms of the group are not in surface" in err) == (2, True)
-    status, _, err = run("sasa", *adk_xtc, "--surface", "resname LIG")
-    assert (status, "no atoms match 'resname LIG'" in err) == (2, True)
 
 
 def test_align_writes_a_trajectory_and_its_rmsd(adk_xtc, tmp_path, run):

@@ -72,6 +72,11 @@ def speeds(block):
     return np.linalg.norm(moved, axis=2) / (block.times[after] - block.times[before])[:, None]
 
 
+def rmsd_and_gyration(universe):
+    """Return two analyses of Cα atoms whose series are combined: RMSD and radius of gyration."""
+    return RMSD(universe, select="name CA"), Gyration(universe.select_atoms("name CA"))
+
+
 #: Analyses of adenylate kinase; groups overlap, and atoms are in random order.
 ANALYSES = {
     "AverageStructure": Case(
