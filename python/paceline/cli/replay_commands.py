@@ -37,7 +37,7 @@ examples:
 """
 
 #: Modules whose commands compute results from trajectories, energies or tables.
-COMPUTING = ("analysis_commands", "battery_commands", "energy_commands", "table_commands")
+COMPUTING = ("analysis_commands", "battery_commands", "table_commands")
 #: Commands of these modules that compute no table.
 NOT_COMPUTING = ("analyses", "plot")
 #: Sections whose options do not change results, except the options in `KEPT`.
