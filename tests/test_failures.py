@@ -674,7 +674,7 @@ def test_threads_are_at_rest_when_an_error_is_raised(atoms):
 
 
 def test_the_end_of_a_process_waits_for_threads_but_not_for_ever():
-    work = "import time; from paceline._util import compute_threads as threads;"
+    work = "import time; from paceline.backends import base as threads;"
     work += "threads.start_thread(lambda: (time.sleep(0.3), print('ended')));"
     work += "threads.PATIENCE = 0.5; threads.start_thread(time.sleep, 3600)"
     done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True)

@@ -13,8 +13,7 @@ from helpers.waiting import PATIENCE
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import Backend, threads
-from paceline.backends.pool_hangs import HangCheck
-from paceline.backends.processes import Processes, run_batches
+from paceline.backends.processes import HangCheck, Processes, run_batches
 from paceline.backends.threads import Threads
 from paceline.engine import scheduler
 from paceline.engine.scheduler import BATCH_SECONDS, Scheduler, TaskBatcher

@@ -7,8 +7,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from paceline._util.compute_threads import join_threads, start_thread
-from paceline.backends.base import worker_count
+from paceline.backends.base import join_threads, start_thread, worker_count
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.engine.scheduler import Scheduler, abandoned_attempt, late_attempts
 from paceline.engine.tasks import AnyJob, AnyTask, BlockResult

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from paceline._util.compute_threads import start_thread
+from paceline.backends.base import start_thread
 from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, portable, quoted
 from paceline.backends.mpi.gather import LocalResults, Place, gather
 from paceline.engine.cached_blocks import NodeBlocks, blocks_here, cached_files
