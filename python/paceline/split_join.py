@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline._util.files import check_output, new_files
 from paceline._util.progress import Progress
-from paceline.backends.rank_calls import rank_calls
+from paceline.backends.mpi import rank_calls
 from paceline.contract.source import FORMATS, REMARK, TrajectoryFile, extents_in
 from paceline.errors import DamagedFileError, UnsupportedError, warn
 from paceline.hdf5.trajectory import EXTENSIONS, Hdf5File, Hdf5Options

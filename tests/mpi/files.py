@@ -5,7 +5,7 @@ import warnings
 from pathlib import Path
 
 import paceline
-from paceline.backends.rank_calls import rank_calls
+from paceline.backends.mpi import rank_calls
 from paceline.hdf5.repack import repack
 from paceline.trajectory import copy_frames
 

@@ -697,7 +697,7 @@ def add_repack(commands: Commands) -> CommandParser:
 def run_repack(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline._util.machine import available_cpus
-    from paceline.backends.rank_calls import rank_calls
+    from paceline.backends.mpi import rank_calls
     from paceline.cli.info import stripes_of
     from paceline.hdf5.repack import repack
 

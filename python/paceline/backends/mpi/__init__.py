@@ -1,13 +1,14 @@
 """Backend that computes blocks on MPI ranks, on one machine or many.
 
 A run belongs to a session, in which only the first rank runs the script, or to a collective call on
-every rank. MPI and modules that need it are imported only when ranks communicate.
+every rank. Other functions can be called on waiting ranks, too (`rank_calls`). MPI and modules that
+need it are imported only when ranks communicate.
 """
 
 import itertools
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, Optional, Self
 
 import cloudpickle
@@ -20,14 +21,21 @@ from paceline._util.signals import end_late, ignored
 from paceline.backends.base import CollectiveRun, SingleProcessRun, sharing_requests
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.engine.pickled_jobs import pickle_jobs
-from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
+from paceline.engine.tasks import (
+    AnyJob,
+    AnyTask,
+    BlockResult,
+    CollectedResult,
+    FunctionJob,
+    FunctionTask,
+)
 from paceline.errors import Terminated, UnsupportedError
 from paceline.performance.record import DuplicateAttempt
 
 if TYPE_CHECKING:
     from mpi4py import MPI as mpi
 
-__all__ = ["MPI", "active_session", "run_on_first_rank"]
+__all__ = ["MPI", "active_session", "rank_calls", "run_on_first_rank"]
 
 COLLECTS = ("gather", "one-sided")
 #: Time that the first rank has after SIGTERM to end its run and all ranks, seconds.
@@ -249,7 +257,7 @@ def run_on_first_rank(main: Callable[[], int]) -> int:
             return 0
         print(f"paceline: error: {error}", file=sys.stderr)
         return UNUSABLE
-    from paceline.backends.mpi.lone_world import lone_world
+    from paceline.backends.mpi.comm import lone_world
 
     with lone_world():
         if not session.comm.is_coordinator:
@@ -261,3 +269,37 @@ def run_on_first_rank(main: Callable[[], int]) -> int:
         finally:
             _active = None
             session.end()
+
+
+class RankCalls:
+    """Ranks that call functions; with `static`, each rank gets its own fixed share of the items."""
+
+    def __init__(self, n_workers: int | None, *, static: bool):
+        self._backend = MPI(schedule="static" if static else "dynamic", n_workers=n_workers)
+
+    @property
+    def n_workers(self) -> int:
+        """Number of threads of all ranks."""
+        return self._backend.n_workers
+
+    def __call__(
+        self, function: Callable[[Any], Any], items: Sequence[object], name: str
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the number of each item, and the function's result, in the order of completion.
+
+        The message of an error contains `name` and the item's number, unless it is an error of
+        paceline.
+        """
+        job = FunctionJob(name, cloudpickle.dumps(function))
+        tasks = [FunctionTask(0, k, k, k, 1, f"item {k}", item) for k, item in enumerate(items)]
+        with closing(self._backend.run([job], tasks)) as results:
+            for result in results:
+                if isinstance(result, BlockResult) and result.values is not None:
+                    yield result.number, result.values[0]
+
+
+def rank_calls(n_workers: int | None, *, static: bool = False) -> RankCalls | None:
+    """Return the ranks that wait for work from this rank; None if there are none."""
+    if launched()[0] == 1 or active_session() is None:
+        return None
+    return RankCalls(n_workers, static=static)
