@@ -26,7 +26,7 @@ from MDAnalysisTests.datafiles import (
 import paceline
 from paceline._util.option_values import LIPIDS, WATER_OXYGENS
 from paceline.analysis.battery import Battery
-from paceline.analysis.default_batteries import DEFAULTS
+from paceline.analysis.battery_descriptions import DEFAULTS
 from paceline.analysis.described_analyses import NAMES
 from paceline.analysis.guess import TAILS
 from paceline.analysis.neighbors import NeighborList

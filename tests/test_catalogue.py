@@ -17,7 +17,7 @@ from test_cli import document
 import paceline
 from paceline.analysis import write_catalogue
 from paceline.analysis.battery import Battery
-from paceline.analysis.default_batteries import SYSTEMS
+from paceline.analysis.battery_descriptions import SYSTEMS
 from paceline.analysis.described_analyses import FROM_RESULTS, NAMES, class_of
 from paceline.cli.analysis_commands import Command
 from paceline.cli.command_parser import CommandParser, resolve_files

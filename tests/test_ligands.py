@@ -12,8 +12,8 @@ from MDAnalysis.lib.mdamath import triclinic_vectors
 
 import paceline
 from paceline.analysis.battery import Battery
+from paceline.analysis.battery_descriptions import insert_ligands
 from paceline.analysis.buried_area import BuriedArea
-from paceline.analysis.default_batteries import insert_ligands
 from paceline.analysis.figures import draw
 from paceline.analysis.neighbors import NeighborList
 from paceline.analysis.rms import RMSD

@@ -16,7 +16,7 @@ from paceline.analysis.pca import PCA
 from paceline.analysis.rms import RMSD
 from paceline.cli import main
 from paceline.errors import PacelineWarning
-from paceline.trajectory.atom_names import names_in
+from paceline.trajectory.open import names_in
 from paceline.transform import fit
 
 

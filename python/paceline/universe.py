@@ -37,8 +37,7 @@ from paceline.mdanalysis.reader import Reader, is_name, opens_with_paceline
 from paceline.mdanalysis.shared_opening import load_trajectory, open_universe
 from paceline.trajectory.addresses import local_copy
 from paceline.trajectory.arrays import check_positions, refuse_numbers
-from paceline.trajectory.atom_names import names_in
-from paceline.trajectory.open import cache_folder, files_named, is_decoded, with_copies
+from paceline.trajectory.open import cache_folder, files_named, is_decoded, names_in, with_copies
 from paceline.transform.bond_lists import add_guessed_bonds
 from paceline.transform.matching import order_in_file
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from paceline._util.arguments import parameters_of
 from paceline._util.json_object import JsonObject
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.default_batteries import Description
+from paceline.analysis.battery_descriptions import Description
 from paceline.contract.catalogue import catalogue
 from paceline.contract.system_interface import System
 from paceline.errors import SelectionError, UnsupportedError

@@ -11,7 +11,7 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.angle_states import states_of
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreRows
-from paceline.analysis.residue_chains import Chains
+from paceline.analysis.molecular_chains import Chains
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, numbers_of, residue_labels
 from paceline.contract.declaration import Declaration, Member

@@ -19,9 +19,9 @@ import numpy as np
 from paceline._util.digest import file_digest
 from paceline._util.machine import software
 from paceline.analysis.energy_files import read_file
-from paceline.analysis.energy_rows import Content, EnergyPart
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, rounding_of
+from paceline.analysis.text_rows import Content, EnergyPart
 from paceline.analysis.uncertainty import mean_of_series, students_t, with_error
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import joined, many

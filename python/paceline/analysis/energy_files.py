@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from paceline.analysis.energy_lammps import LammpsLog
-from paceline.analysis.energy_rows import (
+from paceline.analysis.text_rows import (
     Content,
     EnergyPart,
     TermColumns,
@@ -19,9 +19,9 @@ from paceline.analysis.energy_rows import (
     lines_of,
     number_of,
     numbers_of,
+    read_xvg,
     split_label,
 )
-from paceline.analysis.xvg import read_xvg
 from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import DamagedFileError, UnsupportedError
 

@@ -5,7 +5,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from paceline.analysis.energy_rows import (
+from paceline.analysis.text_rows import (
     Content,
     EnergyPart,
     TermColumns,

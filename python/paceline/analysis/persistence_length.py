@@ -7,7 +7,7 @@ import numpy as np
 
 from paceline.analysis.kernels import check_finite
 from paceline.analysis.lag_time_intervals import jackknife_interval
-from paceline.analysis.polymer_chains import (
+from paceline.analysis.molecular_chains import (
     CHAINS,
     FEWEST,
     ChainAnalysis,

@@ -10,7 +10,7 @@ from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import check_order, check_times, table_in_time
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.lag_time_intervals import jackknife_interval
-from paceline.analysis.polymer_chains import (
+from paceline.analysis.molecular_chains import (
     CHAINS,
     FEWEST,
     ChainAnalysis,

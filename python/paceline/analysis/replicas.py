@@ -168,7 +168,7 @@ class Replicas:
             The file is not TOML, or has no groups.
         """
         from paceline.analysis.battery import Battery
-        from paceline.analysis.battery_file import read_battery_file
+        from paceline.analysis.battery_descriptions import read_battery_file
         from paceline.universe import Universe
 
         asked, groups = read_battery_file(path)
@@ -574,7 +574,7 @@ class Replicas:
         str
             Text in TOML.
         """
-        from paceline.analysis.battery_file import toml_of
+        from paceline.analysis.battery_descriptions import toml_of
 
         groups, without = {}, []
         for name, batteries in self.groups.items():

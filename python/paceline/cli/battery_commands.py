@@ -216,7 +216,7 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
 def run_run(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.battery import ENERGIES, Battery
-    from paceline.analysis.battery_file import read_battery_file
+    from paceline.analysis.battery_descriptions import read_battery_file
 
     asked, groups = read_battery_file(args.battery)
     if groups and (args.topology or args.trajectory or args.group or args.names):
@@ -235,7 +235,7 @@ def run_run(args: argparse.Namespace) -> None:
 def run_battery(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.battery import Battery
-    from paceline.analysis.default_batteries import DEFAULTS
+    from paceline.analysis.battery_descriptions import DEFAULTS
 
     args.analysis_names = {name for one in DEFAULTS.values() for name in one}
     said: set[str] = set()
@@ -283,7 +283,7 @@ def _run(
 
 def _groups_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return the groups of replicas that the arguments name; empty for a single trajectory."""
-    from paceline.analysis.battery_file import ReplicaFiles, replicas_named
+    from paceline.analysis.battery_descriptions import ReplicaFiles, replicas_named
 
     if not (args.group or args.replicas):
         if args.names:

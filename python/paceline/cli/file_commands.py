@@ -415,7 +415,7 @@ def _other_names(path: str, atoms: Any, options: dict[str, Any]) -> tuple[str, b
     """
     from paceline.hdf5.detect_convention import names_in_file
     from paceline.hdf5.trajectory import is_hdf5
-    from paceline.trajectory.atom_names import names_in
+    from paceline.trajectory.open import names_in
     from paceline.transform.matching import order_in_file
 
     if is_hdf5(path):

@@ -32,7 +32,7 @@ class Option:
 class Member:
     """Entry of an analysis in the default battery of a kind of system."""
 
-    #: Key of `paceline.analysis.default_batteries.SYSTEMS`.
+    #: Key of `paceline.analysis.battery_descriptions.SYSTEMS`.
     system: str
     #: Parameters, as in a battery file.
     parameters: Mapping[str, object]
