@@ -17,7 +17,7 @@ from paceline.analysis.replica_figures import draw_frequent
 from paceline.analysis.replicas import Replicas
 from paceline.analysis.system_text import describe_span, describe_system
 from paceline.analysis.table import Table, fractions_of_frames
-from paceline.performance.interactive_chart import (
+from paceline.performance.page import (
     MOST_POINTS,
     Chart,
     Curve,

@@ -42,8 +42,7 @@ from paceline.errors import (
     with_script_advice,
 )
 from paceline.hdf5.trajectory import Hdf5File, Hdf5Options, collective_specs
-from paceline.mdanalysis.format_attributes import FormatAttributes
-from paceline.mdanalysis.loaded_timestep import LoadedTimestep
+from paceline.mdanalysis.reader_bases import FormatAttributes, LoadedTimestep
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, describe_trajectory
 from paceline.trajectory.open import ENDINGS, is_decoded, open_file, open_files

@@ -8,9 +8,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from paceline.performance.interactive_chart import Chart
 from paceline.performance.number_format import joined
 from paceline.performance.page import (
+    Chart,
     Html,
     caption,
     document,
