@@ -1,4 +1,4 @@
-"""Gyration, distances and contacts."""
+"""Radii of gyration, distances and contacts."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
