@@ -103,7 +103,7 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
         function = Work(float(seconds), float(slow), int(n_ranks), busy == "busy")
         series = paceline.TimeSeries(function, sample_universe().select_atoms("name CA"))
         begun = time.perf_counter()
-        run = TrajectoryRun([series], (), trajectory_of([series], ()))
+        run = TrajectoryRun([series], (), trajectory_of([series.atomgroup], ()))
         wanted = frames(int(n_frames))
         run.prepare(wanted, Facilities(world.size), block_frames=16)
         one = first_pass(run)
