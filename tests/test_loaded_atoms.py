@@ -302,9 +302,9 @@ def test_numpy_sees_nan_where_no_error_can_be_raised(case):
 # Results
 
 
-def results(universe):
-    protein, ca = universe.select_atoms("protein"), universe.select_atoms("name CA")
-    rmsd, rmsf, weighted = RMSD(ca), RMSF(ca), RMSD(protein, weights="mass")
+def results(universe, atoms):
+    all_of_them, ca = universe.select_atoms(atoms), universe.select_atoms("name CA")
+    rmsd, rmsf, weighted = RMSD(ca), RMSF(ca), RMSD(all_of_them, weights="mass")
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         paceline.run([rmsd, rmsf, weighted])
@@ -319,9 +319,9 @@ def results(universe):
 @pytest.mark.parametrize("atoms", ["protein", "protein and not name H*"])
 def test_results_have_the_same_bits(adk_in_water, atoms):
     wanted = paceline.Universe(*adk_in_water)
-    part = paceline.Universe(*adk_in_water, atoms="protein")
-    *expected, messages = results(wanted)
-    *found, same_messages = results(part)
+    part = paceline.Universe(*adk_in_water, atoms=atoms)
+    *expected, messages = results(wanted, atoms)
+    *found, same_messages = results(part, atoms)
     assert messages == same_messages
     for one, other in zip(expected, found, strict=True):
         np.testing.assert_array_equal(one, other)
