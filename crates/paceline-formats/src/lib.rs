@@ -49,7 +49,6 @@ pub mod source;
 mod text_lines;
 pub mod trajectory;
 pub mod trr;
-mod unit_styles;
 pub mod writer;
 mod xdr;
 pub mod xtc;

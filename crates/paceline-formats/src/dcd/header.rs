@@ -22,9 +22,9 @@ use crate::format::{
     Traits, unsupported,
 };
 use crate::index::fixed_size::{count, cut, frame_count_note, read_head};
+use crate::lammps::Units;
 use crate::reader::ask_for;
 use crate::source::Source;
-use crate::unit_styles::Units;
 use crate::{Decoder, Encoder, Fields, Frame, format};
 
 /// Length of the first record.

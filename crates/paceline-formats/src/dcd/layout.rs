@@ -3,7 +3,7 @@
 use super::header::{FIRST_LEN, MAX_TITLE};
 use crate::codec::possible_time;
 use crate::format::Clock;
-use crate::unit_styles::Units;
+use crate::lammps::Units;
 use crate::{UnitCell, triclinic_box, triclinic_vectors};
 
 /// CHARMM's unit of time in ps. The same divisions as in MDAnalysis yield the same bits.

@@ -19,9 +19,9 @@ use crate::format::{
 use crate::index;
 use crate::index::fixed_size::{frame_count_note, read_each, read_head};
 use crate::index::header_scan::ScanProgress;
-use crate::index::line_scan::{LineScanner, each_line, scan_lines};
 use crate::index::scanned::{load_or_scan, times_of};
 use crate::source::Source;
+use crate::text_lines::{LineScanner, each_line, scan_lines};
 use crate::{Decoder, Fields};
 
 /// The format HISTORY.

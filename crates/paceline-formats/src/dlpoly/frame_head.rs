@@ -17,8 +17,7 @@ use crate::Fields;
 use crate::codec::{check_time, possible_time};
 use crate::error::Fault;
 use crate::fortran_text::{take_integer, take_real};
-use crate::index::line_scan::LineFrame;
-use crate::text_lines::{Lines, MAX_LINE, is_blank, quoted, vector, words};
+use crate::text_lines::{LineFrame, Lines, MAX_LINE, is_blank, quoted, vector, words};
 
 /// Word at the beginning of every frame of a HISTORY.
 pub const TIMESTEP: &[u8] = b"timestep";

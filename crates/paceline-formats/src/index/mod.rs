@@ -11,7 +11,6 @@
 mod cache;
 pub mod fixed_size;
 pub(crate) mod header_scan;
-pub(crate) mod line_scan;
 pub(crate) mod scanned;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,7 @@
 use std::any::Any;
 use std::ops::ControlFlow;
 
+use super::Units;
 use super::layout::{Columns, FrameLines, convention_name, names_of_positions};
 use super::{ATOM_MIN, Ids, LammpsDecoder, Layout, MAX_LINE};
 use crate::atom_set::Atoms;
@@ -31,11 +32,9 @@ use crate::format::{
 use crate::fortran_text::{take_integer, take_real};
 use crate::index::fixed_size::read_head;
 use crate::index::header_scan::ScanProgress;
-use crate::index::line_scan::{LineScanner, scan_lines};
 use crate::index::scanned::{load_or_scan, times_of};
 use crate::source::Source;
-use crate::text_lines::{Lines, is_blank, quoted, words};
-use crate::unit_styles::Units;
+use crate::text_lines::{LineScanner, Lines, is_blank, quoted, scan_lines, words};
 use crate::{Decoder, Fields, format, triclinic_box};
 
 const UNITS: &str = "ITEM: UNITS";

@@ -1,5 +1,6 @@
 //! Layout of a dump, determined from its first frame, and the line-by-line scan for frames.
 
+use super::Units;
 use super::frame_head::{ATOMS, begins_frame};
 use super::{AtomLines, FrameHead, MAX_LINE, digest_of};
 use crate::Fields;
@@ -7,9 +8,7 @@ use crate::codec::possible_time;
 use crate::error::Fault;
 use crate::format::Clock;
 use crate::fortran_text::{take_integer, take_real};
-use crate::index::line_scan::LineFrame;
-use crate::text_lines::{quoted, words};
-use crate::unit_styles::Units;
+use crate::text_lines::{LineFrame, quoted, words};
 
 /// Properties of a file that are needed to decode its frames.
 #[derive(Debug, Clone, Copy, PartialEq)]
