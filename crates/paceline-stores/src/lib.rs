@@ -17,7 +17,6 @@ mod process;
 mod redirects;
 mod requests;
 mod source;
-mod version;
 
 pub use address::Address;
 pub use pace::Estimate;

@@ -12,14 +12,13 @@ use object_store::path::Path as Key;
 use object_store::{Attribute, GetOptions, GetResult, ObjectMeta};
 use tokio::task::AbortHandle;
 
-use crate::address::{Address, Scheme};
+use crate::address::{Address, Scheme, Version};
 use crate::failure::Request;
 use crate::pace::Response;
 use crate::process::{
     KEPT_BYTES, KeepsBytes, LOOK, Process, Started, Store, caught, check_stopped,
 };
 use crate::requests::{FIRST_PAUSE, Tries, retry_limit, shortened};
-use crate::version::Version;
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::Requests;
 

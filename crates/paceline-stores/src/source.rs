@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use object_store::list::PaginatedListOptions;
 
-use crate::address::Address;
+use crate::address::{Address, Version};
 use crate::failure::Request;
 use crate::object::{Object, Opening, each_part};
 use crate::process::Process;
-use crate::version::Version;
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::{Access, Requests, Source, Traffic};
 
