@@ -2,7 +2,7 @@
 
 use paceline_base::{cell_volume, triclinic_vectors};
 
-use crate::qcp::Matrix3;
+use crate::superposition::Matrix3;
 
 /// Minimum height of b and c above the previous vectors, relative to their length. For a flatter
 /// cell, angles in single precision do not determine the volume.

@@ -2,8 +2,7 @@
 
 use super::Columns;
 use super::placement::Basis;
-use super::qcp::{IDENTITY, Matrix3};
-use super::reference::{Motion, Reference};
+use super::superposition::{IDENTITY, Matrix3, Motion, Reference};
 use super::transform_interface::{FrameRotation, Notes, Refused, Transform, each_row};
 use paceline_base::error::Result;
 

@@ -1,8 +1,7 @@
 //! Radius and tensor of gyration of groups of atoms, and shape descriptors.
 
-use super::qcp::Matrix3;
-use super::reference::{self, EMPTY, Numbers, Sum, TILE};
 use super::row_kernel::{FrameConversion, Frames, RowKernel};
+use super::superposition::{self, EMPTY, Matrix3, Numbers, Sum, TILE};
 use super::transform_interface::{self, Refused};
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};
@@ -137,8 +136,8 @@ impl Compound {
         let mut sums = [Sum::ZERO; 9];
         let mut tile = EMPTY;
         for (weights, positions) in self.weights.iter().zip(positions.chunks(3 * TILE)) {
-            reference::fill(&mut tile, positions, first);
-            reference::add_moments(&mut sums, weights, &tile);
+            superposition::fill(&mut tile, positions, first);
+            superposition::add_moments(&mut sums, weights, &tile);
         }
         let [x, y, z, xx, xy, xz, yy, yz, zz] = sums.map(|sum| sum.total() / self.total);
         let [xy, xz, yz] = [xy - x * y, xz - x * z, yz - y * z];

@@ -26,7 +26,7 @@
 //! The result of a kernel has the same bits for any block size and any number of threads. A kernel
 //! therefore uses only operations that IEEE 754 defines exactly (`+ − × ÷ √`), in an order that
 //! depends only on the frame. A sum over atoms consists of a few interleaved partial sums (`Sum` in
-//! `reference.rs`). The compiler can vectorise partial sums without changing their bits.
+//! `superposition/mod.rs`). The compiler can vectorise partial sums without changing their bits.
 //!
 //! A block contains complete frames of `n_atoms` positions (x, y, z, Å). A NaN in the input yields
 //! a NaN in the result: a kernel skips no input.
@@ -57,20 +57,18 @@ mod histogram;
 pub mod instructions;
 pub mod moments;
 pub mod near_pairs;
-mod nearest_images;
 pub mod nojump;
 pub mod order;
 pub mod placement;
 pub mod projection;
-mod qcp;
 pub mod rdf;
-mod reference;
 pub mod rmsd;
 pub mod rmsd_matrix;
 pub mod row_kernel;
 pub mod sasa;
 pub mod select;
 pub mod site_pairs;
+mod superposition;
 #[cfg(test)]
 mod tests;
 pub mod transform_interface;

@@ -15,7 +15,7 @@ use paceline_base::error::Result;
 use paceline_base::{CELL_WIDTH, CellRow, UnitCell, cell_volume, triclinic_box};
 
 use crate::cell::{FLAT, cross, dot, square};
-use crate::qcp::Matrix3;
+use crate::superposition::Matrix3;
 use crate::{check_len, frame_len};
 
 /// Extra space across a non-periodic boundary (Å), longer than any cutoff, so that no atom is near

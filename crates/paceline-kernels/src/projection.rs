@@ -1,7 +1,7 @@
 //! Projection of each frame onto directions in coordinate space, such as principal components.
 
-use super::reference::{Motion, Reference};
 use super::row_kernel::{FrameConversion, Frames, RowKernel};
+use super::superposition::{Motion, Reference};
 use super::transform_interface::Refused;
 use super::{Columns, check_len, frames};
 use paceline_base::error::Result;

@@ -1,7 +1,7 @@
 //! RMSD of each frame of a block, as defined by `MDAnalysis.analysis.rms.RMSD`.
 
-use super::reference::{Motion, Reference};
 use super::row_kernel::{FrameConversion, Frames, RowKernel};
+use super::superposition::{Motion, Reference};
 use super::transform_interface::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};

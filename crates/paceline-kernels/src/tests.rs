@@ -1,7 +1,7 @@
 //! Random structures for the tests of kernels, and tests of their common functions.
 
 use super::Columns;
-use super::qcp::Matrix3;
+use super::superposition::Matrix3;
 
 /// Deterministic random numbers: splitmix64.
 pub struct Random(pub u64);

@@ -3,7 +3,7 @@
 
 use super::cell::{Cell, NoCell};
 use super::placement::{Basis, Placement, change_placed};
-use super::qcp::Matrix3;
+use super::superposition::Matrix3;
 use super::{check_len, frame_len};
 use paceline_base::UnitCell;
 use paceline_base::error::{self, Error};

@@ -6,7 +6,7 @@
 //! to the C=O of the previous residue, even across a chain break. A donor has at most two
 //! acceptors. Energies are rounded to 0.001 kcal/mol. A π helix overrides an α helix.
 
-use super::near;
+use super::find_pairs;
 use crate::cell::{Cell, cross, dot, is_placeholder, square};
 use crate::row_kernel::{Frames, RowKernel, cell_or_none};
 use crate::transform_interface::Refused;
@@ -231,7 +231,7 @@ impl Chain {
         let donates = |i: usize| i > 0 && donors[i];
         let may = |i: usize, j: usize| i != j && i != j + 1;
         let (n, o, cell) = (backbone.n, backbone.o, backbone.cell);
-        near::find_pairs(n, o, cell, reach, donates, may, &mut self.candidates);
+        find_pairs(n, o, cell, reach, donates, may, &mut self.candidates);
         self.bonds.clear();
         self.bonds.resize(n.len(), [(0.0, NONE); 2]);
         for &[donor, acceptor] in &self.candidates {

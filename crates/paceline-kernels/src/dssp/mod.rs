@@ -5,15 +5,14 @@
 //! decision. To get the same letters, positions are therefore rounded to single precision wherever
 //! MDAnalysis rounds them.
 
-use super::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, square};
+pub mod letters;
+
+use super::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, square, whole};
 use super::rdf::are_searched_by_cells;
 use super::row_kernel::{Frames, RowKernel, cell_or_none};
 use super::transform_interface::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{self, Error};
-
-pub mod letters;
-mod near;
 
 /// Bit that marks a residue in a helix.
 pub const HELIX: u8 = 1;
@@ -236,7 +235,7 @@ impl Atoms {
             |i: usize, j: usize| i.abs_diff(j) >= 2,
         );
         let found = &mut self.candidates;
-        near::find_pairs(&self.n, &self.o, cell, REACH, donates, may, found);
+        find_pairs(&self.n, &self.o, cell, REACH, donates, may, found);
     }
 
     /// Find the hydrogen bonds among the candidates. One function computes squared distances (Å²)
@@ -430,149 +429,151 @@ fn move_all(
     Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::Random;
+/// Number of consecutive residues in a run. Two runs are compared atom by atom only if their
+/// centres are near.
+const RUN: usize = 8;
 
-    const CELLS: [[f32; 6]; 4] = [
-        [0.0; 6],
-        [31.0, 44.0, 38.0, 90.0, 90.0, 90.0],
-        [45.0, 45.0, 45.0, 60.0, 60.0, 90.0],
-        [20.0, 19.0, 22.0, 80.0, 100.0, 115.0],
-    ];
-
-    fn letters(n_residues: usize, found: &[[u32; 2]]) -> String {
-        let mut bonds = Bonds::new(n_residues);
-        bonds.found = found.to_vec();
-        let mut row = vec![0.0; n_residues];
-        bonds.assign(&mut row);
-        let letter = |state: &f64| ['-', 'H', 'E', 'B'][*state as usize];
-        row.iter().map(letter).collect()
-    }
-
-    /// Return bonds from the N of a residue to the O of the residue `length` before.
-    fn turns(acceptors: std::ops::Range<u32>, length: u32) -> Vec<[u32; 2]> {
-        acceptors
-            .map(|acceptor| [acceptor + length, acceptor])
-            .collect()
-    }
-
-    #[test]
-    fn turns_that_follow_each_other_make_helices() {
-        assert_eq!(letters(10, &turns(2..3, 4)), "----------");
-        assert_eq!(letters(10, &turns(2..4, 4)), "---HHHH---");
-        assert_eq!(letters(10, &turns(2..5, 3)), "---HHHH---");
-        assert_eq!(letters(10, &turns(2..4, 5)), "---HHHHH--");
-        assert_eq!(letters(10, &turns(2..4, 6)), "----------");
-        assert_eq!(letters(6, &turns(0..2, 4)), "-HHHH-");
-        // Other helices are suppressed if they would begin in, or just before, an α helix.
-        let both = |length| [turns(3..5, 4), turns(6..8, length)].concat();
-        assert_eq!(letters(14, &both(3)), "----HHHH------");
-        let behind = [turns(3..5, 4), turns(7..9, 3)].concat();
-        assert_eq!(letters(14, &behind), "----HHHHHHH---");
-    }
-
-    #[test]
-    fn two_bonds_make_a_bridge() {
-        assert_eq!(letters(12, &[[9, 2]]), "------------");
-        let antiparallel = "--E------E--";
-        assert_eq!(letters(12, &[[9, 2], [2, 9]]), antiparallel);
-        assert_eq!(letters(12, &[[10, 1], [3, 8]]), antiparallel);
-        let parallel = "--E----E----";
-        assert_eq!(letters(12, &[[7, 1], [3, 7]]), parallel);
-        assert_eq!(letters(12, &[[2, 6], [8, 2]]), parallel);
-        // The last residue has no next neighbour.
-        assert_eq!(letters(12, &[[11, 3], [3, 11]]), "------------");
-    }
-
-    #[test]
-    fn a_hydrogen_is_placed_in_the_plane_at_equal_angles() {
-        let h = placed_hydrogen([0.0; 3], [-0.75, 1.299_038, 0.0], [-0.75, -1.299_038, 0.0]);
-        assert!(
-            (h[0] - 1.01).abs() < 1e-6 && h[1].abs() < 1e-6 && h[2] == 0.0,
-            "{h:?}"
-        );
-    }
-
-    /// Return all pairs within the maximum distance, in order.
-    fn near_pairs(n: &[[f32; 3]], o: &[[f32; 3]], cell: Option<&Cell>) -> Vec<[u32; 2]> {
-        let mut pairs = Vec::new();
-        for (i, x) in n.iter().enumerate() {
-            for (j, y) in o.iter().enumerate() {
-                let d = difference(*x, *y);
-                let d = cell.map_or(d, |cell| cell.shifted(d, cell.nearest_images(d)));
-                if square(d) <= REACH * REACH && i.abs_diff(j) >= 2 {
-                    pairs.push([i as u32, j as u32]);
+/// Find all pairs of N and O within `reach` (Å), and some slightly beyond. `donates` selects N
+/// atoms, and `may` selects pairs of N and O, both by their indices. Runs of residues that are far
+/// apart are skipped.
+fn find_pairs(
+    n: &[[f32; 3]],
+    o: &[[f32; 3]],
+    cell: Option<&Cell>,
+    reach: f64,
+    donates: impl Fn(usize) -> bool,
+    may: impl Fn(usize, usize) -> bool,
+    found: &mut Vec<[u32; 2]>,
+) {
+    found.clear();
+    let runs_of = |x: &[[f32; 3]]| x.chunks(RUN).map(Run::new).collect::<Vec<_>>();
+    let (of_n, of_o) = (runs_of(n), runs_of(o));
+    let runs = of_n.iter().chain(&of_o);
+    let farthest = runs.fold(0.0, |most: f64, run| most.max(run.farthest));
+    // Single precision may change distances by a few units in the last place.
+    let reach = reach + 0.01 + 8.0 * f64::from(f32::EPSILON) * farthest;
+    for (a, run) in of_n.iter().enumerate() {
+        for (b, other) in of_o.iter().enumerate() {
+            let d = std::array::from_fn(|axis| run.centre[axis] - other.centre[axis]);
+            let apart = Apart::new(cell, d, reach + run.radius + other.radius);
+            if let Apart::Far = apart {
+                continue;
+            }
+            for (i, x) in n.iter().enumerate().skip(RUN * a).take(RUN) {
+                if !donates(i) {
+                    continue;
+                }
+                let mut within = match apart {
+                    Apart::Shifted(shift) => other.within(x, shift, reach),
+                    _ => u8::MAX,
+                };
+                while within != 0 {
+                    let j = RUN * b + within.trailing_zeros() as usize;
+                    within &= within - 1;
+                    if j < o.len() && may(i, j) {
+                        found.push([i as u32, j as u32]);
+                    }
                 }
             }
         }
-        pairs
-    }
-
-    #[test]
-    fn no_pair_within_reach_is_passed_over() {
-        let mut random = Random(4);
-        for dimensions in CELLS {
-            let cell = Cell::new(dimensions).ok();
-            // Chains have many turns, and extend beyond the cell.
-            let chain = |random: &mut Random| {
-                let steps: Vec<f32> = random
-                    .structure(150, 6.0, 0.0)
-                    .iter()
-                    .map(|&x| x as f32)
-                    .collect();
-                let mut at = [0.0; 3];
-                let (steps, _) = steps.as_chunks::<3>();
-                let walk = steps.iter().map(|step| {
-                    at = std::array::from_fn(|axis| (at[axis] + step[axis]) * 0.98);
-                    at
-                });
-                walk.collect::<Vec<_>>()
-            };
-            let mut atoms = Atoms {
-                n: chain(&mut random),
-                o: chain(&mut random),
-                ..Atoms::default()
-            };
-            atoms.find_candidates(cell.as_ref(), &[true; 151]);
-            let wanted = near_pairs(&atoms.n, &atoms.o, cell.as_ref());
-            assert!(wanted.len() > 50, "{} pairs", wanted.len());
-            let mut found: Vec<_> = atoms.candidates.clone();
-            found.sort_unstable();
-            assert!(found.windows(2).all(|pair| pair[0] < pair[1]));
-            let missing = wanted.iter().find(|pair| !found.contains(pair));
-            assert_eq!(missing, None, "{dimensions:?}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_assigned_is_refused() {
-        let columns: Vec<usize> = (0..24).collect();
-        assert!(Dssp::new(&columns[..20], &[true; 5], false).is_err());
-        assert!(Dssp::new(&columns, &[true; 6], true).is_err());
-        let task = Dssp::new(&columns, &[true; 6], false).unwrap();
-        let mut random = Random(7);
-        let frame: Vec<f32> = random
-            .structure(24, 9.0, 0.0)
-            .iter()
-            .map(|&x| x as f32)
-            .collect();
-        let run = |frame: &[f32], cell: [f32; 6]| {
-            let frames = Frames::new(frame, 24, &cell).unwrap();
-            task.compute(&frames, &mut [0.0; 6]).unwrap()
-        };
-        assert_eq!(run(&frame, [0.0; 6]), None);
-        assert_eq!(run(&frame, [1.0, 1.0, 1.0, 90.0, 90.0, 90.0]), None);
-        let reason = run(&frame, [10.0, 10.0, 10.0, 20.0, 20.0, 90.0]).unwrap().1;
-        assert!(reason.contains("make no cell"), "{reason}");
-        for (coordinate, wanted) in [(3 * 2, "residue 1 or 2"), (3 * 8, "N of residue 2")] {
-            let mut broken = frame.clone();
-            broken[coordinate] = f32::NAN;
-            let reason = run(&broken, [0.0; 6]).unwrap().1;
-            assert!(reason.contains(wanted), "{reason}");
-        }
-        let same = vec![1.0; 72];
-        assert!(run(&same, [0.0; 6]).unwrap().1.contains("coincide"));
     }
 }
+
+/// Relative position of the atoms of two runs.
+enum Apart {
+    /// No pair of atoms is within the maximum distance.
+    Far,
+    /// All near pairs are in the same image, with this shift (Å).
+    Shifted([f32; 3]),
+    /// The image may differ from pair to pair.
+    Anywhere,
+}
+
+impl Apart {
+    /// Classify two runs, given the difference of their centres and the maximum distance of centres
+    /// for which atoms can be near.
+    fn new(cell: Option<&Cell>, d: [f64; 3], reach: f64) -> Self {
+        let Some(cell) = cell else {
+            return match square(d) > reach * reach {
+                true => Apart::Far,
+                false => Apart::Shifted([0.0; 3]),
+            };
+        };
+        if reach * reach >= cell.near() {
+            return Apart::Anywhere;
+        }
+        // At most one image of a point is within half the shortest height of the cell. This code
+        // finds that image.
+        let mut rest = d;
+        for axis in [2, 1, 0] {
+            let vector = cell.vectors()[axis];
+            let number = whole(rest[axis] / vector[axis]);
+            rest = std::array::from_fn(|i| rest[i] - number * vector[i]);
+        }
+        match square(rest) > reach * reach {
+            true => Apart::Far,
+            false => Apart::Shifted(std::array::from_fn(|i| (rest[i] - d[i]) as f32)),
+        }
+    }
+}
+
+/// Atoms of one kind in consecutive residues.
+struct Run {
+    /// Centre, Å.
+    centre: [f64; 3],
+    radius: f64,
+    /// Largest coordinate, Å.
+    farthest: f64,
+    /// x, y and z of each atom, Å; infinite for missing atoms.
+    axes: [[f32; RUN]; 3],
+}
+
+impl Run {
+    fn new(positions: &[[f32; 3]]) -> Self {
+        let mut axes = [[f32::INFINITY; RUN]; 3];
+        let mut sums = [0.0; 3];
+        for (k, x) in positions.iter().enumerate() {
+            for axis in 0..3 {
+                axes[axis][k] = x[axis];
+                sums[axis] += f64::from(x[axis]);
+            }
+        }
+        let centre = sums.map(|sum| sum / positions.len() as f64);
+        let (mut radius, mut farthest) = (0.0_f64, 0.0_f64);
+        for x in positions {
+            let d = std::array::from_fn(|axis| f64::from(x[axis]) - centre[axis]);
+            radius = radius.max(square(d));
+            farthest = x
+                .iter()
+                .fold(farthest, |most, x| most.max(f64::from(x.abs())));
+        }
+        Run {
+            centre,
+            radius: radius.sqrt(),
+            farthest,
+            axes,
+        }
+    }
+
+    /// Return a bit mask of the atoms within `reach` (Å) of a shifted position.
+    #[inline]
+    fn within(&self, x: &[f32; 3], shift: [f32; 3], reach: f64) -> u8 {
+        let x: [f32; 3] = std::array::from_fn(|axis| x[axis] + shift[axis]);
+        let to_centre = std::array::from_fn(|axis| f64::from(x[axis]) - self.centre[axis]);
+        let far = reach + self.radius;
+        if square(to_centre) > far * far {
+            return 0;
+        }
+        let most = (reach * reach) as f32;
+        let mut squares = [0.0; RUN];
+        for (k, square) in squares.iter_mut().enumerate() {
+            let d: [f32; 3] = std::array::from_fn(|axis| x[axis] - self.axes[axis][k]);
+            *square = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
+        }
+        let bits = squares.iter().enumerate();
+        bits.fold(0, |bits, (k, &square)| bits | u8::from(square <= most) << k)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use super::measure::Measure;
 use super::{Atoms, Point, finite};
 use crate::cell::{ApplyPbc, SLACK, cross, dot, in_cell, square};
 use crate::instructions::by_widest;
-use crate::qcp::Matrix3;
+use crate::superposition::Matrix3;
 
 /// Number of parts along each edge of a bin.
 pub(super) const PARTS: usize = 2;

@@ -4,9 +4,9 @@ use super::Point;
 use crate::cell::{
     ApplyPbc, Cell, in_cell, is_placeholder, nearest_in, nearest_of_27, rounded, square,
 };
-use crate::qcp::Matrix3;
 use crate::rdf::are_searched_by_cells;
 use crate::row_kernel::cell_or_none;
+use crate::superposition::Matrix3;
 
 /// Rounding of the distances of one frame in MDAnalysis, and the order of its pairs.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@
 
 use crate::cell::Cell;
 use crate::placement::{Basis, Placement};
-use crate::qcp::Matrix3;
+use crate::superposition::Matrix3;
 use crate::{check_len, frame_len};
 use paceline_base::error::{Error, Result};
 use paceline_base::{CellRow, UnitCell};

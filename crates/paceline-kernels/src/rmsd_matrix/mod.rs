@@ -10,8 +10,7 @@ use std::ops::Range;
 use super::check_len;
 #[cfg(target_arch = "x86_64")]
 use super::instructions::{Instructions, used};
-use super::qcp::{MIN_SLOPE, Matrix3, Optimum};
-use super::reference::{CANCELLED, relative};
+use super::superposition::{CANCELLED, MIN_SLOPE, Matrix3, Optimum, relative};
 use paceline_base::error::{Error, Result};
 
 /// Numbers of rows whose products are summed together, for each instruction set: divisors of 24

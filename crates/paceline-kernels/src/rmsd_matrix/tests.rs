@@ -1,5 +1,5 @@
 use super::*;
-use crate::reference::{Motion, Reference};
+use crate::superposition::{Motion, Reference};
 use crate::tests::{Random, rotate, shift};
 
 /// Return frames that translate and rotate, in single precision; consecutive frames are similar.

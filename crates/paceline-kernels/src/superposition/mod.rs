@@ -1,10 +1,21 @@
-//! Reference structure, and RMSDs of other structures from the reference.
-
-use crate::instructions::by_widest;
-use paceline_base::error::{Error, Result};
+//! Reference structure, RMSDs of other structures from the reference, and the optimal superposition
+//! of two structures.
+//!
+//! The superposition is computed from the inner product of the structures, by the quaternion
+//! characteristic polynomial (QCP):
+//!
+//! - Theobald (2005), Acta Cryst. A 61, 478, doi:10.1107/S0108767305015266
+//! - Liu, Agrafiotis & Theobald (2010), J. Comput. Chem. 31, 1561, doi:10.1002/jcc.21439
+//!
+//! A symmetric, traceless 4×4 matrix K is built from the inner product. Its largest eigenvalue λ
+//! yields the minimum RMSD, and the eigenvector yields the rotation as a quaternion. QCP computes λ
+//! as the largest root of the quartic of K, in a tenth of the time of powers of K. A root close to
+//! another root (atoms on a line, some mirror images) has only half of the digits; then λ is
+//! computed from powers of K.
 
 use crate::check_len;
-use crate::qcp::{IDENTITY, Matrix3, Optimum};
+use crate::instructions::by_widest;
+use paceline_base::error::{Error, Result};
 
 /// Limit of cancellation, relative to the squared size of two structures. A squared RMSD is a
 /// difference of sums. Below this limit the difference has lost too many digits, and squared
@@ -375,148 +386,204 @@ by_widest! {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::{Random, determinant, rotate, shift};
+pub type Matrix3 = [[f64; 3]; 3];
+type Matrix4 = [[f64; 4]; 4];
 
-    /// Compute Σ w |x − y|² / Σ w directly.
-    fn plain_rmsd(x: &[f64], y: &[f64], weights: &[f64]) -> f64 {
-        let squares = x.iter().zip(y).map(|(x, y)| (x - y) * (x - y));
-        let sum: f64 = squares.enumerate().map(|(i, d)| weights[i / 3] * d).sum();
-        (sum / weights.iter().sum::<f64>()).sqrt()
-    }
+pub const IDENTITY: Matrix3 = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
 
-    fn apply(motion: &Motion, x: &[f64], origin: [f64; 3]) -> Vec<f64> {
-        let centred = shift(x, motion.centre.map(|c| -c));
-        shift(&rotate(&centred, &motion.rotation), origin)
-    }
+/// Slope of the scaled quartic at its largest root (at most 64/27) below which the root counts as a
+/// multiple root, because λ would lose more than two digits. A molecule 15 times as long as thick
+/// is just above this limit.
+pub(crate) const MIN_SLOPE: f64 = 1e-2;
 
-    #[test]
-    fn a_motion_is_undone() {
-        let mut random = Random(3);
-        for n_atoms in [3, 4, 31, 32, 33, 214] {
-            let reference = random.structure(n_atoms, 20.0, 900.0);
-            let rotation = random.rotation();
-            let mobile = shift(&rotate(&reference, &rotation), [5.0, -70.0, 300.0]);
-            let fitted = Reference::new(&reference, None).unwrap();
-            let (rmsd, motion) = fitted.superpose(&mobile);
-            assert!(rmsd < 1e-11, "{n_atoms} atoms: {rmsd}");
-            let identity = rotate(rotation.as_flattened(), &motion.rotation);
-            for (found, expected) in identity.iter().zip(IDENTITY.as_flattened()) {
-                assert!((found - expected).abs() < 1e-11);
-            }
-            let back = apply(&motion, &mobile, fitted.origin());
-            assert!(plain_rmsd(&back, &reference, &vec![1.0; n_atoms]) < 1e-11);
+/// Largest eigenvalue of K, and the data for its eigenvector.
+#[derive(Debug, Clone, Copy)]
+pub struct Optimum {
+    /// Matrix K divided by `scale`, so that its eigenvalues lie within ±1.
+    key: Matrix4,
+    scale: f64,
+    eigenvalue: f64,
+    /// Eigenvector as a quaternion, if powers of K have already computed it.
+    quaternion: Option<[f64; 4]>,
+}
+
+impl Optimum {
+    /// Find the optimum. `inner` is M of Theobald (2005), with the coordinates of the mobile
+    /// structure along rows and those of the reference along columns. `half_norm` is (Ga + Gb) / 2,
+    /// and is at least λ.
+    pub fn new(inner: &Matrix3, half_norm: f64) -> Self {
+        // λ is σ1 + σ2 ± σ3 of the singular values of M, so it lies between ⅓ and 1 times √3 ‖M‖.
+        let square: f64 = inner.iter().flatten().map(|m| m * m).sum();
+        let scale = (3.0 * square).sqrt();
+        if scale == 0.0 {
+            return Optimum {
+                key: [[0.0; 4]; 4],
+                scale,
+                eigenvalue: 0.0,
+                quaternion: Some([1.0, 0.0, 0.0, 0.0]),
+            };
         }
-    }
-
-    #[test]
-    fn the_same_structure_is_at_zero() {
-        let structure = Random(4).structure(214, 20.0, 50.0);
-        let single: Vec<f32> = structure.iter().map(|&x| x as f32).collect();
-        let reference: Vec<f64> = single.iter().map(|&x| x.into()).collect();
-        let reference = Reference::new(&reference, None).unwrap();
-        assert!(reference.min_rmsd(&single) < 1e-12);
-    }
-
-    #[test]
-    fn no_other_motion_comes_closer() {
-        let mut random = Random(5);
-        for n_atoms in 1..40 {
-            let reference = random.structure(n_atoms, 10.0, 100.0);
-            let noise = random.structure(n_atoms, 8.0, 0.0);
-            let mobile: Vec<f64> = reference.iter().zip(&noise).map(|(x, y)| x + y).collect();
-            let mobile = rotate(&mobile, &random.rotation());
-            let weights = random.weights(n_atoms);
-            let fitted = Reference::new(&reference, Some(&weights)).unwrap();
-            let (rmsd, motion) = fitted.superpose(&mobile);
-            assert_eq!(rmsd, fitted.min_rmsd(&mobile));
-
-            let moved = apply(&motion, &mobile, fitted.origin());
-            assert!((plain_rmsd(&moved, &reference, &weights) - rmsd).abs() < 1e-11);
-            for _ in 0..20 {
-                let rotated = rotate(&moved, &random.rotation());
-                assert!(plain_rmsd(&rotated, &reference, &weights) > rmsd - 1e-11);
-                let shifted = shift(&moved, random.vector());
-                assert!(plain_rmsd(&shifted, &reference, &weights) > rmsd - 1e-11);
+        let inner = inner.map(|row| row.map(|m| m / scale));
+        let key = key_matrix(&inner);
+        let (eigenvalue, quaternion) = match largest_root(&inner, &key, half_norm / scale) {
+            Some(root) => (root, None),
+            None => {
+                let (eigenvalue, quaternion) = dominant_pair(&key);
+                (eigenvalue, Some(quaternion))
             }
-        }
-    }
-
-    #[test]
-    fn known_distances() {
-        let pair = Reference::new(&[0.0, 0.0, 0.0, 2.0, 0.0, 0.0], None).unwrap();
-        assert!((pair.min_rmsd(&[7.0, 1.0, 1.0, 7.0, 5.0, 1.0]) - 1.0).abs() < 1e-15);
-        let fixed = Reference::about([0.0; 3], &[0.0, 0.0, 0.0, 2.0, 0.0, 0.0], None).unwrap();
-        let above = [0.0, 3.0, 0.0, 2.0, 3.0, 0.0];
-        assert_eq!(fixed.rmsd(&above, &Motion::NONE), 3.0);
-        let point = Reference::new(&[1.0, 2.0, 3.0], None).unwrap();
-        assert_eq!(point.min_rmsd(&[-900.0_f32, 1.0, 7.0]), 0.0);
-    }
-
-    #[test]
-    fn degenerate_structures_have_a_finite_rmsd() {
-        let mut random = Random(6);
-        let line = |n: usize| {
-            (0..n)
-                .flat_map(|i| [i as f64, 2.0 * i as f64, 0.0])
-                .collect()
         };
-        let point = |n: usize| [4.0, 5.0, 6.0].repeat(n);
-        let plane: Vec<f64> = (0..9)
-            .flat_map(|i| [(i % 3) as f64, (i / 3) as f64, 0.0])
-            .collect();
-        let mirror: Vec<f64> = random.structure(9, 3.0, 0.0);
-        let mirrored: Vec<f64> = mirror.iter().map(|x| -x).collect();
-        let huge: Vec<f64> = mirror.iter().map(|x| x * 1e38).collect();
-        let tiny: Vec<f64> = mirror.iter().map(|x| x * 1e-44).collect();
-        let structures: Vec<Vec<f64>> =
-            vec![line(9), point(9), plane, mirror, mirrored, huge, tiny];
-        for a in &structures {
-            let fitted = Reference::new(a, None).unwrap();
-            assert!(fitted.min_rmsd(a) <= 1e-12 * (fitted.norm / 9.0).sqrt());
-            for b in &structures {
-                let (rmsd, motion) = fitted.superpose(b);
-                assert!(rmsd.is_finite(), "{a:?} {b:?}: {rmsd}");
-                assert!((determinant(&motion.rotation) - 1.0).abs() < 1e-14);
-                let turned = rotate(b, &random.rotation());
-                let difference = (fitted.min_rmsd(&turned) - rmsd).abs();
-                let size = (fitted.norm / 9.0).sqrt() + rmsd;
-                assert!(difference <= 1e-11 * size, "{a:?} {b:?}: {difference}");
-            }
+        Optimum {
+            key,
+            scale,
+            eigenvalue,
+            quaternion,
         }
     }
 
-    #[test]
-    fn only_relative_weights_count() {
-        let mut random = Random(7);
-        let (a, b) = (random.structure(5, 9.0, 0.0), random.structure(5, 9.0, 0.0));
-        let rmsd = |weights: Option<&[f64]>| Reference::new(&a, weights).unwrap().min_rmsd(&b);
-        assert_eq!(rmsd(None), rmsd(Some(&[4.0; 5])));
-        // An atom with weight zero has no influence.
-        let four = Reference::new(&a[3..], None).unwrap().min_rmsd(&b[3..]);
-        assert!((rmsd(Some(&[0.0, 2.0, 2.0, 2.0, 2.0])) - four).abs() < 1e-12);
+    /// Return λ. The minimum sum of squared deviations is 2 (half_norm − λ).
+    pub fn eigenvalue(&self) -> f64 {
+        self.eigenvalue * self.scale
     }
 
-    #[test]
-    fn unfit_references_are_refused() {
-        let x = [1.0; 6];
-        for (positions, weights) in [
-            (&x[..0], None),
-            (&x[..4], None),
-            (&[1.0, 2.0, f64::NAN], None),
-            (&[1.0, 2.0, 1e300], None),
-            (&x, Some(&[1.0][..])),
-            (&x, Some(&[1.0, -1.0])),
-            (&x, Some(&[0.0, 0.0])),
-            (&x, Some(&[f64::NAN, 1.0])),
-            (&x, Some(&[f64::INFINITY, 1.0])),
-        ] {
-            assert!(
-                Reference::new(positions, weights).is_err(),
-                "{positions:?} {weights:?}"
-            );
-        }
+    /// Return the rotation R for row vectors, mobile · R ≈ reference, as in MDAnalysis.
+    pub fn rotation(&self) -> Matrix3 {
+        let [w, x, y, z] = self
+            .quaternion
+            .unwrap_or_else(|| null_vector(&shifted(&self.key, -self.eigenvalue)));
+        [
+            [
+                w * w + x * x - y * y - z * z,
+                2.0 * (x * y + w * z),
+                2.0 * (x * z - w * y),
+            ],
+            [
+                2.0 * (x * y - w * z),
+                w * w - x * x + y * y - z * z,
+                2.0 * (y * z + w * x),
+            ],
+            [
+                2.0 * (x * z + w * y),
+                2.0 * (y * z - w * x),
+                w * w - x * x - y * y + z * z,
+            ],
+        ]
     }
 }
+
+/// Return the key matrix K of Theobald (2005).
+fn key_matrix(m: &Matrix3) -> Matrix4 {
+    let [[xx, xy, xz], [yx, yy, yz], [zx, zy, zz]] = *m;
+    [
+        [xx + yy + zz, yz - zy, zx - xz, xy - yx],
+        [yz - zy, xx - yy - zz, xy + yx, zx + xz],
+        [zx - xz, xy + yx, yy - xx - zz, yz + zy],
+        [xy - yx, zx + xz, yz + zy, zz - xx - yy],
+    ]
+}
+
+/// Return the largest root of the quartic λ⁴ + c₂λ² + c₁λ + c₀ of K by Newton's method, or `None`
+/// if it is a multiple root. The quartic is convex above its largest root, so that the iteration
+/// converges from any upper bound.
+fn largest_root(m: &Matrix3, key: &Matrix4, bound: f64) -> Option<f64> {
+    let c2 = -2.0 * m.iter().flatten().map(|m| m * m).sum::<f64>();
+    let c1 = -8.0 * determinant3(m);
+    let c0 = determinant4(key);
+    let mut root = bound.min(1.0);
+    for _ in 0..50 {
+        let square = root * root;
+        let value = ((square + c2) * root + c1) * root + c0;
+        let slope = (4.0 * square + 2.0 * c2) * root + c1;
+        if slope < MIN_SLOPE {
+            return None;
+        }
+        let step = value / slope;
+        root -= step;
+        // Convergence is quadratic: the remaining error is below the last digit.
+        if step.abs() < 1e-10 {
+            return Some(root);
+        }
+    }
+    None
+}
+
+/// Return the largest eigenvalue of K and its eigenvector. K + 1 is squared until only the
+/// eigenvector remains. For a multiple eigenvalue, the vector is any vector of the eigenspace.
+fn dominant_pair(key: &Matrix4) -> (f64, [f64; 4]) {
+    // No eigenvalue of K + 1 is negative. The power 2^50 separates any two eigenvalues that differ
+    // in double precision.
+    let mut power = shifted(key, 1.0);
+    for _ in 0..56 {
+        let squared: Matrix4 = power.map(|row| std::array::from_fn(|j| dot(&row, &power[j])));
+        let trace = squared[0][0] + squared[1][1] + squared[2][2] + squared[3][3];
+        power = squared.map(|row| row.map(|value| value / trace));
+    }
+    let vector = normalised(power[largest_diagonal(&power)]);
+    let image = key.map(|row| dot(&row, &vector));
+    (dot(&image, &vector), vector)
+}
+
+/// Return the unit vector that a singular symmetric matrix maps to zero: the column with the
+/// largest norm of its adjugate (Liu et al. 2010).
+fn null_vector(matrix: &Matrix4) -> [f64; 4] {
+    let adjugate: Matrix4 =
+        std::array::from_fn(|i| std::array::from_fn(|j| cofactor(matrix, i, j)));
+    normalised(adjugate[largest_diagonal(&adjugate)])
+}
+
+fn shifted(matrix: &Matrix4, shift: f64) -> Matrix4 {
+    let mut shifted = *matrix;
+    for (i, row) in shifted.iter_mut().enumerate() {
+        row[i] += shift;
+    }
+    shifted
+}
+
+/// Return the row with the largest norm, for a matrix that is a multiple of v vᵀ.
+fn largest_diagonal(matrix: &Matrix4) -> usize {
+    (1..4).fold(0, |best, i| {
+        if matrix[i][i].abs() > matrix[best][best].abs() {
+            i
+        } else {
+            best
+        }
+    })
+}
+
+fn dot(a: &[f64; 4], b: &[f64; 4]) -> f64 {
+    (a[0] * b[0] + a[1] * b[1]) + (a[2] * b[2] + a[3] * b[3])
+}
+
+fn normalised(vector: [f64; 4]) -> [f64; 4] {
+    let norm = dot(&vector, &vector).sqrt();
+    vector.map(|value| value / norm)
+}
+
+fn determinant3(m: &Matrix3) -> f64 {
+    m[0][0] * (m[1][1] * m[2][2] - m[1][2] * m[2][1])
+        - m[0][1] * (m[1][0] * m[2][2] - m[1][2] * m[2][0])
+        + m[0][2] * (m[1][0] * m[2][1] - m[1][1] * m[2][0])
+}
+
+/// Compute the determinant from 2×2 minors of the upper two and the lower two rows.
+fn determinant4(m: &Matrix4) -> f64 {
+    let upper = |i: usize, j: usize| m[0][i] * m[1][j] - m[0][j] * m[1][i];
+    let lower = |i: usize, j: usize| m[2][i] * m[3][j] - m[2][j] * m[3][i];
+    upper(0, 1) * lower(2, 3) - upper(0, 2) * lower(1, 3)
+        + upper(0, 3) * lower(1, 2)
+        + upper(1, 2) * lower(0, 3)
+        - upper(1, 3) * lower(0, 2)
+        + upper(2, 3) * lower(0, 1)
+}
+
+fn cofactor(m: &Matrix4, row: usize, column: usize) -> f64 {
+    const OTHERS: [[usize; 3]; 4] = [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]];
+    let minor = OTHERS[row].map(|i| OTHERS[column].map(|j| m[i][j]));
+    if (row + column).is_multiple_of(2) {
+        determinant3(&minor)
+    } else {
+        -determinant3(&minor)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,10 @@
 //! Distances between atoms and between groups of atoms, and angles, with nearest images.
 
-use super::cell::square;
-use super::nearest_images::Images;
-use super::row_kernel::{Frames, RowKernel};
+use super::cell::{Cell, square, whole};
+use super::instructions::by_widest;
+use super::row_kernel::{Frames, RowKernel, cell_or_none};
 use super::transform_interface::{self, Refused};
 use super::{Columns, check_len};
-use crate::instructions::by_widest;
 use paceline_base::error::{Error, Result};
 
 /// Number of distances that are computed before their minimum is searched.
@@ -362,200 +361,200 @@ fn angle_between(a: [f64; 3], b: [f64; 3]) -> f64 {
     square(cross).sqrt().atan2(dot).to_degrees()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cell::Cell;
-    use crate::tests::Random;
+/// Number of images whose neighbours are compared together.
+const FAR: usize = 32;
 
-    const NONE: [f32; 6] = [0.0; 6];
-    const CELLS: [[f32; 6]; 6] = [
-        NONE,
-        [20.0, 24.0, 28.0, 90.0, 90.0, 90.0],
-        [30.0, 30.0, 30.0, 60.0, 60.0, 90.0],
-        [30.0, 30.0, 30.0, 70.53, 109.47, 70.53],
-        [31.0, 23.0, 27.0, 80.0, 100.0, 115.0],
-        [20.0, 30.0, 25.0, 75.0, 62.0, 51.0],
-    ];
-    const N_ATOMS: usize = 90;
+/// Computation of the nearest image of a difference of positions, Å.
+pub(crate) enum Images {
+    /// No cell.
+    Plain,
+    /// Cell with right angles: edges and their inverses.
+    Rectangular([f64; 3], [f64; 3]),
+    Triclinic(Box<Triclinic>),
+}
 
-    fn computed(task: &impl RowKernel, frame: &[f32], cell: [f32; 6]) -> Result<Vec<f64>, String> {
-        let mut row = vec![-1.0; task.n_columns()];
-        let frames = Frames::new(frame, frame.len() / 3, &cell).unwrap();
-        match task.compute(&frames, &mut row).unwrap() {
-            Some((_, reason)) => Err(reason),
-            None => Ok(row),
+impl Images {
+    /// Use the cell of the frame if distances are periodic and the frame has a cell.
+    pub fn new(dimensions: [f32; 6], periodic: bool) -> Result<Self, String> {
+        if !periodic {
+            return Ok(Images::Plain);
+        }
+        Ok(match cell_or_none(dimensions, "pbc=True")? {
+            None => Images::Plain,
+            Some(cell) if cell.is_triclinic() => Images::Triclinic(Box::new(Triclinic::new(&cell))),
+            Some(cell) => {
+                let edges: [f64; 3] = std::array::from_fn(|i| cell.vectors()[i][i]);
+                Images::Rectangular(edges, edges.map(|edge| 1.0 / edge))
+            }
+        })
+    }
+
+    pub fn nearest(&self, d: [f64; 3]) -> [f64; 3] {
+        match self {
+            Images::Plain => d,
+            Images::Rectangular(edges, inverse) => folded(d, edges, inverse),
+            Images::Triclinic(cell) => cell.nearest(cell.folded(d)),
         }
     }
 
-    fn frame(seed: u64, size: f64) -> Vec<f32> {
-        let positions = Random(seed).structure(N_ATOMS, size, 5.0);
-        positions.into_iter().map(|x| x as f32).collect()
-    }
-
-    /// Return the shortest of all images up to four cells away: slow, but directly by the
-    /// definition.
-    fn shortest(d: [f64; 3], cell: [f32; 6]) -> f64 {
-        let Ok(cell) = Cell::new(cell) else {
-            return square(d).sqrt();
-        };
-        let around = || (-4..=4).map(f64::from);
-        around()
-            .flat_map(|i| around().map(move |j| (i, j)))
-            .flat_map(|(i, j)| around().map(move |k| [i, j, k]))
-            .map(|images| square(cell.shifted(d, images)))
-            .fold(f64::INFINITY, f64::min)
-            .sqrt()
-    }
-
-    fn between(frame: &[f32], i: usize, j: usize) -> [f64; 3] {
-        let [from, to] =
-            [i, j].map(|atom| transform_interface::position(frame, atom).map(f64::from));
-        difference(to, from)
-    }
-
-    fn assert_close(found: f64, expected: f64) {
-        assert!((found - expected).abs() <= 1e-11, "{found} {expected}");
-    }
-
-    #[test]
-    fn matrices_pairs_and_the_least_are_those_of_the_nearest_images() {
-        let first: Vec<usize> = (0..30).rev().collect();
-        let second: Vec<usize> = (0..60).map(|i| 30 + 7 * i % 60).collect();
-        for (seed, cell) in CELLS.into_iter().enumerate() {
-            let frame = frame(seed as u64, 18.0);
-            let wanted = |i, j| shortest(between(&frame, i, j), cell);
-            let own = computed(
-                &DistanceMatrix::new(&first, None, true).unwrap(),
-                &frame,
-                cell,
-            );
-            let mut own = own.unwrap().into_iter();
-            for (k, &i) in first.iter().enumerate() {
-                for &j in &first[k + 1..] {
-                    assert_close(own.next().unwrap(), wanted(i, j));
+    /// Fill `out` with squared distances (Å²). `difference` returns the difference of each pair.
+    #[inline(always)]
+    pub fn squares(&self, out: &mut [f64], difference: impl Fn(usize) -> [f64; 3]) {
+        match self {
+            Images::Plain => {
+                for (k, out) in out.iter_mut().enumerate() {
+                    *out = square(difference(k));
                 }
             }
-            assert_eq!(own.next(), None);
-            let task = DistanceMatrix::new(&first, Some(&second), true).unwrap();
-            let all = computed(&task, &frame, cell).unwrap();
-            for (k, &i) in first.iter().enumerate() {
-                for (l, &j) in second.iter().enumerate() {
-                    assert_close(all[60 * k + l], wanted(i, j));
+            // The cell is copied to local variables. Otherwise it would be read again for each
+            // distance, since `out` might alias it.
+            Images::Rectangular(edges, inverse) => {
+                let (edges, inverse) = (*edges, *inverse);
+                for (k, out) in out.iter_mut().enumerate() {
+                    *out = square(folded(difference(k), &edges, &inverse));
                 }
             }
-            let task = AtomicDistances::new(&first, &second[..30], true).unwrap();
-            let pairs = computed(&task, &frame, cell).unwrap();
-            for (k, &distance) in pairs.iter().enumerate() {
-                assert_eq!(distance, all[60 * k + k]);
+            Images::Triclinic(cell) => {
+                let (vectors, over) = (cell.vectors, cell.over);
+                for (k, out) in out.iter_mut().enumerate() {
+                    *out = square(folded_aslant(difference(k), &vectors, &over));
+                }
+                let mut far = Far::default();
+                for k in 0..out.len() {
+                    if out[k] >= cell.near {
+                        far.push(k, cell.folded(difference(k)));
+                        if far.n == FAR {
+                            far.shorten(cell, out);
+                        }
+                    }
+                }
+                far.shorten(cell, out);
             }
-            let task = MinimumDistance::new(&first, &second, true).unwrap();
-            let found = computed(&task, &frame, cell).unwrap();
-            assert_eq!(found[0], all.iter().copied().fold(f64::INFINITY, f64::min));
-            assert_eq!(found[0], all[60 * found[1] as usize + found[2] as usize]);
         }
-    }
-
-    #[test]
-    fn without_periodicity_cells_are_left_alone() {
-        let frame = frame(8, 28.0);
-        let columns: Vec<usize> = (0..N_ATOMS).collect();
-        let task = DistanceMatrix::new(&columns, None, false).unwrap();
-        let plain = computed(&task, &frame, NONE).unwrap();
-        for cell in [CELLS[1], CELLS[2], [30.0, 30.0, 30.0, 30.0, 30.0, 60.0]] {
-            assert_eq!(computed(&task, &frame, cell).unwrap(), plain);
-        }
-        assert_close(plain[1], square(between(&frame, 0, 2)).sqrt());
-    }
-
-    #[test]
-    fn of_equals_the_first_pair_is_the_nearest() {
-        let frame = [
-            0., 0., 0., 9., 0., 0., 1., 0., 0., 0., 1., 0., 8., 0., 0.0f32,
-        ];
-        let task = MinimumDistance::new(&[1, 0], &[3, 2, 4], true).unwrap();
-        assert_eq!(computed(&task, &frame, NONE).unwrap(), [1.0, 0.0, 2.0]);
-        let task = MinimumDistance::new(&[0, 1], &[3, 2, 4], true).unwrap();
-        assert_eq!(computed(&task, &frame, NONE).unwrap(), [1.0, 0.0, 0.0]);
-        let many: Vec<usize> = std::iter::repeat_n(4, 2000).chain([3, 2]).collect();
-        let task = MinimumDistance::new(&[0], &many, true).unwrap();
-        assert_eq!(computed(&task, &frame, NONE).unwrap(), [1.0, 0.0, 2000.0]);
-    }
-
-    #[test]
-    fn centres_are_weighted() {
-        // Centres are at x = 1 and 9: 8 Å apart, or 2 Å through the face of a cell of 10 Å.
-        let frame = [0., 0., 0., 4., 0., 0., 8., 0., 0., 10., 0., 0.0f32];
-        let groups: [(&[usize], Option<&[f64]>); 2] =
-            [(&[0, 1], Some(&[3.0, 1.0])), (&[3, 2], None)];
-        let task = CenterDistance::new(groups, true).unwrap();
-        assert_eq!(computed(&task, &frame, NONE).unwrap(), [8.0]);
-        let cell = [10.0, 50.0, 50.0, 90.0, 90.0, 90.0];
-        assert_eq!(computed(&task, &frame, cell).unwrap(), [2.0]);
-        let plain = CenterDistance::new(groups, false).unwrap();
-        assert_eq!(computed(&plain, &frame, cell).unwrap(), [8.0]);
-        assert!(CenterDistance::new([(&[0], Some(&[0.0])), (&[1], None)], true).is_err());
-        assert!(CenterDistance::new([(&[0], Some(&[1.0, 2.0])), (&[1], None)], true).is_err());
-    }
-
-    #[test]
-    fn angles_are_those_of_the_nearest_images() {
-        let frame = [9.5, 0., 0., 0.5, 0., 0., 0.5, 2., 0., 2.5, 2., 0.0f32];
-        let task = Angles::new(&[0, 0], &[1, 1], &[2, 3], true).unwrap();
-        let close = |found: Vec<f64>, expected: [f64; 2]| {
-            assert!(
-                found
-                    .iter()
-                    .zip(expected)
-                    .all(|(x, y)| (x - y).abs() < 1e-12),
-                "{found:?}"
-            );
-        };
-        close(computed(&task, &frame, NONE).unwrap(), [90.0, 45.0]);
-        let cell = [10.0, 20.0, 20.0, 90.0, 90.0, 90.0];
-        close(computed(&task, &frame, cell).unwrap(), [90.0, 135.0]);
-        let line = Angles::new(&[0], &[1], &[0], true).unwrap();
-        assert_eq!(computed(&line, &frame, NONE).unwrap(), [0.0]);
-        let reason = computed(&task, &[1.0; 12], NONE).unwrap_err();
-        assert_eq!(reason, "two atoms of angle 0 are at the same position");
-    }
-
-    #[test]
-    fn nan_stays_where_it_is() {
-        let mut frame = frame(9, 28.0);
-        frame[3 * 4 + 1] = f32::NAN;
-        for cell in CELLS {
-            let task = AtomicDistances::new(&[3, 4, 5], &[8, 9, 4], true).unwrap();
-            let found = computed(&task, &frame, cell).unwrap();
-            assert_eq!([0, 1, 2].map(|k| found[k].is_nan()), [false, true, true]);
-            let least = MinimumDistance::new(&[3, 4, 5], &[8, 9], true).unwrap();
-            assert!(
-                computed(&least, &frame, cell)
-                    .unwrap()
-                    .iter()
-                    .all(|x| x.is_nan())
-            );
-            let centres = CenterDistance::new([(&[3, 4], None), (&[9], None)], true).unwrap();
-            assert!(computed(&centres, &frame, cell).unwrap()[0].is_nan());
-            let angles = Angles::new(&[3, 4], &[5, 6], &[7, 8], true).unwrap();
-            let found = computed(&angles, &frame, cell).unwrap();
-            assert!(!found[0].is_nan() && found[1].is_nan());
-        }
-    }
-
-    #[test]
-    fn what_does_not_belong_together_is_refused() {
-        assert!(AtomicDistances::new(&[0, 1], &[2], true).is_err());
-        assert!(Angles::new(&[0, 1], &[2, 3], &[4], true).is_err());
-        assert!(DistanceMatrix::new(&[], None, true).is_err());
-        assert!(MinimumDistance::new(&[0], &[], true).is_err());
-        let task = DistanceMatrix::new(&[0, 1], None, true).unwrap();
-        let flat = [30.0, 30.0, 30.0, 30.0, 30.0, 60.0];
-        let reason = computed(&task, &frame(3, 5.0), flat).unwrap_err();
-        assert!(reason.contains("make no cell, and pbc=True needs one"));
-        let far = DistanceMatrix::new(&[0, 99], None, true).unwrap();
-        let frames = frame(3, 5.0);
-        let frames = Frames::new(&frames, N_ATOMS, &NONE).unwrap();
-        assert!(far.compute(&frames, &mut [0.0]).is_err());
     }
 }
+
+/// Cell with angles other than 90°: [`Cell::nearest_images`] for many differences.
+pub(crate) struct Triclinic {
+    /// Reduced vectors: each tilts by at most half of the vectors before it.
+    vectors: [[f64; 3]; 3],
+    /// Inverses of the diagonal elements of the vectors.
+    over: [f64; 3],
+    /// As [`Cell::near`].
+    near: f64,
+    /// Half of the 26 neighbouring images (opposite images are left out), and their squared
+    /// distances (Å²).
+    neighbours: [([f64; 3], f64); 13],
+}
+
+impl Triclinic {
+    fn new(cell: &Cell) -> Self {
+        let cell = cell.reduced();
+        let vectors = *cell.vectors();
+        let neighbours = std::array::from_fn(|k| {
+            // In base 3, the first digit other than 1 is a 2 in the numbers 14 to 26. The images
+            // opposite to these begin with a 0 and are left out.
+            let digits = [(k + 14) / 9, (k + 14) / 3 % 3, (k + 14) % 3];
+            let vector = cell.shifted([0.0; 3], digits.map(|digit| digit as f64 - 1.0));
+            (vector, square(vector))
+        });
+        Triclinic {
+            vectors,
+            over: std::array::from_fn(|i| 1.0 / vectors[i][i]),
+            near: cell.near(),
+            neighbours,
+        }
+    }
+
+    /// Return the image rounded vector by vector. If its square is below `near`, it is the nearest
+    /// image.
+    #[inline(always)]
+    fn folded(&self, d: [f64; 3]) -> [f64; 3] {
+        folded_aslant(d, &self.vectors, &self.over)
+    }
+
+    /// Return the nearest of a rounded image and its 26 neighbours.
+    fn nearest(&self, d: [f64; 3]) -> [f64; 3] {
+        if square(d) < self.near {
+            return d;
+        }
+        let (mut most, mut by) = (0.0, [0.0; 3]);
+        for (vector, square_of) in &self.neighbours {
+            let along = d[0] * vector[0] + d[1] * vector[1] + d[2] * vector[2];
+            let gain = 2.0 * along.abs() - square_of;
+            if gain > most {
+                most = gain;
+                by = vector.map(|x| if along > 0.0 { -x } else { x });
+            }
+        }
+        std::array::from_fn(|i| d[i] + by[i])
+    }
+}
+
+/// Rounded images whose square is not below `near`, so that a neighbouring image may be shorter.
+#[derive(Default)]
+struct Far {
+    n: usize,
+    places: [usize; FAR],
+    /// Coordinates x, y and z of the images.
+    images: [[f64; FAR]; 3],
+}
+
+impl Far {
+    #[inline(always)]
+    fn push(&mut self, place: usize, image: [f64; 3]) {
+        self.places[self.n] = place;
+        for (numbers, x) in self.images.iter_mut().zip(image) {
+            numbers[self.n] = x;
+        }
+        self.n += 1;
+    }
+
+    /// Replace the squared distances in `out` by those of the nearest neighbours, and clear the
+    /// list.
+    fn shorten(&mut self, cell: &Triclinic, out: &mut [f64]) {
+        shorten(self, cell, out);
+        self.n = 0;
+    }
+}
+
+by_widest! {
+    /// As [`Far::shorten`].
+    ///
+    /// |d ± s|² is d² + (s² ± 2 d·s). There is no cancellation: if a rounded image is not the
+    /// nearest, it is about half a cell away.
+    fn shorten(far: &Far, cell: &Triclinic, out: &mut [f64]) {
+        let [x, y, z] = far.images.each_ref().map(|numbers| &numbers[..far.n]);
+        let mut changes = [0.0; FAR];
+        let changes = &mut changes[..far.n];
+        for (vector, square_of) in &cell.neighbours {
+            for (i, change) in changes.iter_mut().enumerate() {
+                let along = x[i] * vector[0] + y[i] * vector[1] + z[i] * vector[2];
+                let by = square_of - 2.0 * along.abs();
+                *change = if by < *change { by } else { *change };
+            }
+        }
+        for (&place, change) in far.places.iter().zip(changes) {
+            out[place] += *change;
+        }
+    }
+}
+
+/// Return the image rounded vector by vector, in a triclinic cell.
+#[inline(always)]
+fn folded_aslant([x, y, z]: [f64; 3], [a, b, c]: &[[f64; 3]; 3], over: &[f64; 3]) -> [f64; 3] {
+    let w = whole(z * over[2]);
+    let [x, y, z] = [x - w * c[0], y - w * c[1], z - w * c[2]];
+    let v = whole(y * over[1]);
+    let [x, y] = [x - v * b[0], y - v * b[1]];
+    [x - whole(x * over[0]) * a[0], y, z]
+}
+
+/// Return the nearest image in a rectangular cell.
+#[inline(always)]
+fn folded(d: [f64; 3], edges: &[f64; 3], inverse: &[f64; 3]) -> [f64; 3] {
+    std::array::from_fn(|i| d[i] - edges[i] * whole(d[i] * inverse[i]))
+}
+
+#[cfg(test)]
+mod tests;
