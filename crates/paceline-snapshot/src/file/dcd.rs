@@ -3,10 +3,9 @@
 use paceline_formats::dcd::{self, DcdEncoder};
 use paceline_formats::{Encoder, Fields, Series};
 
-use super::cell::{lengths_and_cosines, oriented};
 use super::{
     Contents, Existing, FrameOffsets, Heading, LONGEST_HEADER, Layout, Output, Piece, Settings,
-    check_atom_count, damaged, unsupported, unwritable,
+    check_atom_count, damaged, lengths_and_cosines, oriented, unsupported, unwritable,
 };
 use crate::Result;
 

@@ -3,10 +3,8 @@
 //! An existing file grows in place; a new file appears under its name when its first frame is
 //! complete. A program that is killed leaves the complete frames.
 
-mod cell;
 mod dcd;
 mod dlpoly;
-mod file_interface;
 #[cfg(all(unix, target_pointer_width = "64"))]
 pub(crate) mod h5md;
 mod netcdf;
@@ -20,14 +18,11 @@ use paceline_formats::Fields;
 use paceline_formats::dlpoly::encode::Cell;
 use paceline_formats::error::{Error, Fault};
 
+use self::output::Output;
 use crate::formats::{Arrays, Float, Text};
 use crate::{Failure, Records, Result};
 
-pub use cell::{angles, lengths_and_cosines};
-pub use file_interface::{Container, Property, open};
-pub use output::check_output;
-
-use output::Output;
+pub use self::output::{Container, Property, check_output, open};
 
 /// Maximum size of a header, bytes.
 const LONGEST_HEADER: usize = 1 << 20;
@@ -515,4 +510,37 @@ fn field_names(fields: Fields) -> String {
         .map(|&(_, name)| name)
         .collect();
     there.join(", ")
+}
+
+// Lengths and angles of cells, for files that do not contain vectors.
+
+/// Return lengths A, B, C (Å) of a cell's vectors, and the cosines of α, β, γ between them.
+pub fn lengths_and_cosines(cell: &Cell) -> ([f64; 3], [f64; 3]) {
+    let dot = |i: usize, j: usize| {
+        cell[i][0] * cell[j][0] + cell[i][1] * cell[j][1] + cell[i][2] * cell[j][2]
+    };
+    let lengths = [0, 1, 2].map(|i| dot(i, i).sqrt());
+    let cosines = [(1, 2), (0, 2), (0, 1)].map(|(i, j)| dot(i, j) / (lengths[i] * lengths[j]));
+    (lengths, cosines)
+}
+
+/// Convert cosines to angles in degrees; 0 becomes exactly 90.
+pub fn angles(cosines: [f64; 3]) -> [f64; 3] {
+    cosines.map(|cosine| 90.0 - cosine.clamp(-1.0, 1.0).asin().to_degrees())
+}
+
+/// Return the cell of a frame; refuse a frame without a cell, or with vectors that lengths and
+/// angles do not determine.
+fn oriented<'a>(path: &Path, cell: &'a Option<Cell>) -> Result<&'a Cell> {
+    let Some(cell) = cell else {
+        return Err(unwritable(path)("expected a cell, found none".into()));
+    };
+    let &[[ax, ay, az], [_, by, bz], [_, _, cz]] = cell;
+    match [ay, az, bz] == [0.0; 3] && [ax, by, cz].iter().all(|&x| x > 0.0) {
+        true => Ok(cell),
+        false => Err(unwritable(path)(format!(
+            "expected a cell with its first vector along x and its second in the xy \
+             plane, because the file stores lengths and angles only, found {cell:?}"
+        ))),
+    }
 }

@@ -6,10 +6,9 @@ use paceline_formats::netcdf3::header::{Attribute, Header, width};
 use paceline_formats::netcdf3::{NetcdfEncoder, units};
 use paceline_formats::{Encoder, Series};
 
-use super::cell::{angles, lengths_and_cosines, oriented};
 use super::{
     Contents, Existing, FrameOffsets, Heading, LONGEST_HEADER, Layout, Output, Piece, Settings,
-    check_atom_count, damaged, unsupported, unwritable,
+    angles, check_atom_count, damaged, lengths_and_cosines, oriented, unsupported, unwritable,
 };
 use crate::{Failure, Result};
 

@@ -6,11 +6,9 @@
 
 mod crash_safe;
 mod driver;
-mod inspect;
+mod layout;
 mod library;
 mod objects;
-mod reading;
-mod tree;
 
 use std::io;
 use std::ops::Range;
@@ -21,11 +19,11 @@ use paceline_formats::error::Error;
 
 use self::crash_safe::{ALIGNMENT, CrashSafeFile, SIGNATURE, superblock_end};
 use self::driver::{SharedFile, locked};
-use self::inspect::inspect;
-use self::library::{Hdf5, Id, Refusal};
-use self::tree::{
-    append_frame, create, create_property, elements, frame_datasets, property_of, values_path,
+use self::layout::{
+    append_frame, create, create_property, elements, frame_datasets, inspect, property_of,
+    values_path,
 };
+use self::library::{Hdf5, Id, Refusal};
 use super::output::{Output, check_output};
 use super::{
     Container, Contents, Heading, Place, Property, Settings, check_atom_count, check_contents,
@@ -33,7 +31,7 @@ use super::{
 };
 use crate::{Failure, Result};
 
-pub(crate) use self::reading::{FrameArrays, H5mdReader};
+pub(crate) use self::layout::{FrameArrays, H5mdReader};
 
 /// Maximum size of a chunk, bytes: HDF5 stores it in 32 bits.
 const LARGEST_CHUNK: u64 = u32::MAX as u64;
