@@ -6,15 +6,14 @@
 #![deny(missing_docs)]
 
 mod comm;
-mod errors;
-mod pointers;
+mod conversions;
 mod reader;
 mod writer;
 
 use std::ffi::c_char;
 
 pub use comm::CComm;
-pub use errors::paceline_message;
+pub use conversions::paceline_message;
 pub use reader::{
     CReaderOptions, CSnapshot, ReaderHandle, paceline_read, paceline_reader_atoms,
     paceline_reader_close, paceline_reader_frames, paceline_reader_open,
@@ -40,7 +39,7 @@ fn buffer_of(n_bytes: i64) -> Result<usize, paceline_snapshot::Failure> {
     match n_bytes {
         0 => Ok(BUFFER),
         1..=MOST_BUFFER => Ok(n_bytes as usize),
-        _ => Err(errors::argument(format!(
+        _ => Err(conversions::argument(format!(
             "expected a buffer of up to {MOST_BUFFER} bytes, found {n_bytes}"
         ))),
     }
@@ -51,7 +50,7 @@ fn number_of(what: &str, n: i32) -> Result<Option<usize>, paceline_snapshot::Fai
     match usize::try_from(n) {
         Ok(0) => Ok(None),
         Ok(n) => Ok(Some(n)),
-        Err(_) => Err(errors::argument(format!(
+        Err(_) => Err(conversions::argument(format!(
             "expected a number of {what}, found {n}"
         ))),
     }

@@ -9,8 +9,7 @@ use paceline_snapshot::reading::{
 use paceline_snapshot::{Failure, Result};
 
 use crate::comm::{CComm, Comm};
-use crate::errors::{argument, guard};
-use crate::pointers::{array, object, path};
+use crate::conversions::{argument, array, guard, object, path};
 use crate::writer::communicator;
 use crate::{buffer_of, node, number_of};
 

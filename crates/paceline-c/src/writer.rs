@@ -8,8 +8,7 @@ use paceline_snapshot::session::{Options, Writer};
 use paceline_snapshot::{Atoms, Failure, Method, Result, Vectors};
 
 use crate::comm::{CComm, Comm};
-use crate::errors::{argument, guard};
-use crate::pointers::{array, object, path, text};
+use crate::conversions::{argument, array, guard, object, path, text};
 use crate::{buffer_of, node, number_of};
 
 /// `paceline_options` of the header.
