@@ -14,7 +14,6 @@ mod failure;
 mod object;
 mod pace;
 mod process;
-mod redirects;
 mod requests;
 mod source;
 

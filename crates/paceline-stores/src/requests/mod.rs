@@ -1,9 +1,14 @@
-//! HTTP requests. They are repeated after temporary errors.
+//! HTTP requests. They are repeated after temporary errors. Redirects of servers are followed to public
+//! addresses only, unless the user allows others.
 
+use std::collections::HashSet;
+use std::env;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -16,10 +21,11 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
-use reqwest::redirect::Policy;
+use reqwest::Url;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::redirect::{Action, Attempt, Policy};
 
-use crate::credentials::RETRY_SECONDS;
-use crate::redirects::{Hosts, REFUSED};
+use crate::credentials::{RETRY_SECONDS, is_proxy, is_set};
 
 const DEFAULT_RETRY: Duration = Duration::from_secs(60);
 /// First and longest pause before a request is repeated.
@@ -304,82 +310,176 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Environment variable: redirects to private networks are followed.
+const PRIVATE_REDIRECTS: &str = "PACELINE_PRIVATE_REDIRECTS";
+const REDIRECTS: usize = 5;
+/// Beginning of the message about a redirect that is not followed.
+const REFUSED: &str = "the redirect was refused";
 
-    #[test]
-    fn pauses_in_seconds_or_until_a_date() {
-        let pause = |text| {
-            let headers = [(RETRY_AFTER, HeaderValue::from_static(text))];
-            retry_after(&HeaderMap::from_iter(headers))
+/// Names of the hosts to which a client sends requests. A request to any other host follows a
+/// redirect.
+#[derive(Debug, Clone)]
+struct Hosts {
+    known: Arc<Mutex<Known>>,
+    /// Names of proxies, which may be in a private network, but are no targets of redirects.
+    proxies: Arc<HashSet<String>>,
+    allows_private: bool,
+    look_up: fn(&str) -> io::Result<Vec<SocketAddr>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    names: HashSet<String>,
+    /// True if one of the hosts is in a private network.
+    has_private: bool,
+}
+
+impl Hosts {
+    fn new() -> Self {
+        let proxies = env::vars().filter(|(name, _)| is_proxy(name));
+        let host_of = |(_, value): (String, String)| {
+            let has_scheme = value.contains("://");
+            let address = if has_scheme {
+                value
+            } else {
+                format!("http://{value}")
+            };
+            // `Url` keeps the capitals in the hosts of SOCKS proxies.
+            Some(Url::parse(&address).ok()?.host_str()?.to_ascii_lowercase())
         };
-        assert_eq!(pause("7"), Some(Duration::from_secs(7)));
-        let most = pause("18446744073709551615").unwrap();
-        assert_eq!(Duration::from_secs(1).saturating_add(most), Duration::MAX);
-        assert_eq!(pause("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
-        let long = pause("Fri, 21 Oct 2185 07:28:00 GMT").unwrap();
-        assert!(long > Duration::from_secs(100 * 365 * 86400));
-        assert_eq!(pause("soon"), None);
+        Hosts {
+            known: Arc::default(),
+            proxies: Arc::new(proxies.filter_map(host_of).collect()),
+            allows_private: is_set(PRIVATE_REDIRECTS),
+            look_up: |name| (name, 0).to_socket_addrs().map(Iterator::collect),
+        }
     }
 
-    #[test]
-    fn length_of_a_part() {
-        let len = |text| len_of_part(&HeaderValue::from_static(text));
-        assert_eq!(len("bytes 20-29/1000"), Some(10));
-        assert_eq!(len("bytes 0-0/*"), Some(1));
-        assert_eq!(len("bytes */1000"), None);
-        assert_eq!(len("bytes 5-2/1000"), None);
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(|lock| lock.into_inner())
     }
 
-    #[test]
-    fn pause_that_a_server_requests() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(retry_after(&headers), None);
-        headers.insert(RETRY_AFTER, HeaderValue::from_static("3"));
-        assert_eq!(retry_after(&headers), Some(Duration::from_secs(3)));
+    /// Add the host of a request, which may be in a private network.
+    fn add(&self, host: &str) {
+        // Names of hosts that are looked up later are in lower case, as in redirects, except names
+        // of proxies.
+        let host = host.to_ascii_lowercase();
+        let mut known = self.lock();
+        if !known.names.contains(&host) {
+            known.has_private |= is_private(&host);
+            known.names.insert(host);
+        }
     }
 
-    #[test]
-    fn errors_that_may_pass() {
-        let connect = |text: &str| {
-            HttpError::new(
-                HttpErrorKind::Connect,
-                std::io::Error::other(text.to_owned()),
-            )
-        };
-        let refused = connect("cannot connect for certificate.xtc");
-        assert!(may_pass(&refused, 1));
-        assert!(!may_pass(&refused, CONNECTIONS));
-        assert!(!may_pass(
-            &connect("invalid peer certificate: UnknownIssuer"),
-            1
-        ));
+    /// Return true if redirects to private networks are followed.
+    fn may_be_private(&self) -> bool {
+        self.allows_private || self.lock().has_private
     }
 
-    #[test]
-    fn a_server_that_does_not_answer() {
-        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let short = Duration::from_millis(50);
-        // An encrypted connection needs an answer of the server.
-        for (scheme, connect, silence) in
-            [("http", CONNECT_TIMEOUT, short), ("https", short, SILENCE)]
-        {
-            let address = format!("{scheme}://{}/md.xtc", silent.local_addr().unwrap());
-            let client = Repeating::new(connect, silence, Duration::ZERO).unwrap();
-            let mut request = HttpRequest::new(object_store::client::HttpRequestBody::empty());
-            *request.uri_mut() = address.parse().unwrap();
-            let error = runtime.block_on(client.call(request)).unwrap_err();
-            assert_eq!(error.kind(), HttpErrorKind::Timeout);
-            assert_eq!(
-                text_within(&error, "(Connect)"),
-                scheme == "https",
-                "{error:?}"
-            );
+    /// Return the reason for which a redirect is not followed, if there is one.
+    fn reason_against(&self, first: &Url, to: &Url, n_redirects: usize) -> Option<String> {
+        let host = to.host_str().unwrap_or_default();
+        if n_redirects > REDIRECTS {
+            Some(format!("it redirects more than {REDIRECTS} times"))
+        } else if !matches!(to.scheme(), "http" | "https") {
+            Some(format!("it redirects to an address of {}://", to.scheme()))
+        } else if first.scheme() == "https" && to.scheme() == "http" {
+            Some("it redirects from https:// to http://".to_owned())
+        } else if (is_private(host) || self.proxies.contains(host)) && !self.may_be_private() {
+            Some(private(host))
+        } else {
+            None
+        }
+    }
+
+    /// Follow a redirect, unless it leads from a public server to a private network, or from an
+    /// encrypted connection to an unencrypted one.
+    fn redirect(&self, attempt: Attempt<'_>) -> Action {
+        let previous = attempt.previous();
+        let against = previous
+            .first()
+            .and_then(|first| self.reason_against(first, attempt.url(), previous.len()));
+        match against {
+            Some(reason) => attempt.error(format!("{REFUSED}: {reason}")),
+            None => attempt.follow(),
+        }
+    }
+
+    /// Look up the addresses of a host. Of the target of a redirect, only public ones are returned.
+    fn addresses_of(&self, name: &str) -> io::Result<Vec<SocketAddr>> {
+        let name = &*name.to_ascii_lowercase();
+        let mut found = (self.look_up)(name)?;
+        let is_public = |one: &SocketAddr| !is_private_ip(one.ip());
+        if self.lock().names.contains(name) {
+            self.lock().has_private |= !found.iter().any(is_public);
+        } else if !self.proxies.contains(name) && !self.may_be_private() {
+            found.retain(is_public);
+            if found.is_empty() {
+                return Err(io::Error::other(format!("{REFUSED}: {}", private(name))));
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn private(host: &str) -> String {
+    format!(
+        "it redirects to {host}, which is in a private network; {PRIVATE_REDIRECTS}=1 allows this"
+    )
+}
+
+impl Resolve for Hosts {
+    fn resolve(&self, name: Name) -> Resolving {
+        let hosts = self.clone();
+        let looked_up = tokio::task::spawn_blocking(move || hosts.addresses_of(name.as_str()));
+        Box::pin(async move {
+            let found: Addrs = Box::new(looked_up.await??.into_iter());
+            Ok(found)
+        })
+    }
+}
+
+/// Return true for an address of a private network, and for names of this machine.
+fn is_private(host: &str) -> bool {
+    let name = host.trim_matches(['[', ']']).trim_end_matches('.');
+    match name.parse() {
+        Ok(ip) => is_private_ip(ip),
+        Err(_) => name.is_empty() || name == "localhost" || name.ends_with(".localhost"),
+    }
+}
+
+fn is_private_ip(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => {
+            // 100.64.0.0/10 are addresses within a provider's network.
+            let is_shared = ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64;
+            ip.is_private()
+                || ip.is_loopback()
+                || ip.is_link_local()
+                || is_shared
+                || ip.octets()[0] == 0
+                || ip.is_broadcast()
+        }
+        IpAddr::V6(ip) => {
+            ip.is_loopback()
+                || ip.is_unspecified()
+                || ip.is_unique_local()
+                || ip.is_unicast_link_local()
+                || ipv4_within(ip).is_some_and(|ip| is_private_ip(ip.into()))
         }
     }
 }
+
+/// Return the IPv4 address that a mapped (`::ffff:`) or translated (`64:ff9b::`) address contains.
+fn ipv4_within(ip: Ipv6Addr) -> Option<std::net::Ipv4Addr> {
+    let translated = match ip.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            Some((u32::from(high) << 16 | u32::from(low)).into())
+        }
+        _ => None,
+    };
+    ip.to_ipv4_mapped().or(translated)
+}
+
+#[cfg(test)]
+mod tests;
