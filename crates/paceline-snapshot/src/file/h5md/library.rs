@@ -9,7 +9,7 @@ use std::env;
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::driver;
+use super::crash_safe::register_driver;
 
 /// HDF5's identifier of an object, in version 1.10 and later.
 pub type Id = i64;
@@ -261,7 +261,7 @@ impl Library {
         }
         let constants = Constants::find(&find)
             .map_err(|name| format!("the HDF5 library of version {written} has no {name}"))?;
-        let driver = driver::register(&functions, version);
+        let driver = register_driver(&functions, version);
         match driver < 0 {
             true => Err(format!(
                 "HDF5 {written} has another interface of file drivers than paceline knows; \

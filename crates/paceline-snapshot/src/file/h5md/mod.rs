@@ -5,7 +5,6 @@
 //! (`paceline/snapshot/h5md.py`).
 
 mod crash_safe;
-mod driver;
 mod layout;
 mod library;
 mod objects;
@@ -17,8 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use paceline_formats::error::Error;
 
-use self::crash_safe::{ALIGNMENT, CrashSafeFile, SIGNATURE, superblock_end};
-use self::driver::{SharedFile, locked};
+use self::crash_safe::{ALIGNMENT, CrashSafeFile, SIGNATURE, SharedFile, locked, superblock_end};
 use self::layout::{
     append_frame, create, create_property, elements, frame_datasets, inspect, property_of,
     values_path,

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::null;
 
-use super::driver::{SharedFile, opening};
+use super::crash_safe::{SharedFile, opening};
 use super::library::{Hdf5, Id, Refusal};
 
 pub type Result<T> = std::result::Result<T, Refusal>;
