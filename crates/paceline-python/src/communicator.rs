@@ -9,8 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyNone, PyString};
 use pyo3::{PyTypeInfo, ffi};
 
-use super::arrays::{Array1, Number};
-use super::stub_types::{INT, callable, from_python, protocol};
+use super::types::{Array1, INT, Number, callable, from_python, protocol};
 
 use paceline_formats::error::{self, Error};
 use paceline_snapshot::{Communicator, Reduce};

@@ -3,8 +3,8 @@
 
 use pyo3::prelude::*;
 
-use super::arrays::{Array, Array2, Array3, ArrayMut, Number};
 use super::errors::Result;
+use super::types::{Array, Array2, Array3, ArrayMut, Number};
 use numpy::ndarray::Dimension;
 use paceline_formats::error;
 use paceline_kernels::placement::{Basis, PlacedFrames};
@@ -114,8 +114,8 @@ macro_rules! kernels {
                 fn $method(
                     &self,
                     py: pyo3::Python<'_>,
-                    positions: $crate::arrays::Array3<'_, f32>,
-                    cells: $crate::arrays::Array2<'_, f64>,
+                    positions: $crate::types::Array3<'_, f32>,
+                    cells: $crate::types::Array2<'_, f64>,
                     $(mut $argument: $Argument),*
                 ) -> $crate::errors::Result<$Answer> {
                     let $task = &self.0;

@@ -1,28 +1,21 @@
 //! Python bindings, the only crate that uses Python. Each call checks its arguments, borrows
 //! slices, releases the interpreter, calls plain Rust, and converts the error.
 
-mod arrays;
-mod chunk_encoder;
-mod chunks;
 mod communicator;
-mod encoder;
+mod encoders;
 mod errors;
-mod file_format;
-mod headers;
+mod formats;
 mod kernels;
-mod part_kernels;
-mod reader;
+mod readers;
 mod record_kernels;
 mod row_kernels;
-mod snapshot;
-mod snapshot_file;
 mod snapshot_reading;
+mod snapshot_writing;
 mod sources;
-mod stub_types;
 mod sum_kernels;
 mod trajectory;
 mod transforms;
-mod whole;
+mod types;
 
 use pyo3::pymodule;
 
@@ -31,37 +24,28 @@ mod _core {
     use paceline_formats::{disk_cache, reader::chunks, source};
 
     #[pymodule_export]
-    use super::chunk_encoder::{
-        ChunkEncoder, cells_of_dimensions, cells_of_vectors, cells_without_noise, lattices,
-        pack_chunk, upright_cells,
+    use super::encoders::{
+        ChunkEncoder, Encoder, cells_of_dimensions, cells_of_vectors, cells_without_noise,
+        lattices, pack_chunk, upright_cells,
     };
     #[pymodule_export]
-    use super::chunks::{ChunkReader, read_integers};
-    #[pymodule_export]
-    use super::encoder::Encoder;
-    #[pymodule_export]
-    use super::file_format::{FileFormat, formats};
-    #[pymodule_export]
-    use super::headers::{
-        amber_factor, dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon,
-        lammps_factors,
+    use super::formats::{
+        FileFormat, amber_factor, dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head,
+        dlpoly_imcon, formats, lammps_factors,
     };
     #[pymodule_export]
-    use super::part_kernels::{Correlation, PairRmsd, copy_atoms, put_tile};
+    use super::readers::{ChunkReader, Reader, read_integers};
     #[pymodule_export]
-    use super::reader::Reader;
-    #[pymodule_export]
-    use super::record_kernels::{HydrogenBonds, NearPairs, SelectedAtoms};
+    use super::record_kernels::{HydrogenBonds, NearPairs, SelectedAtoms, Whole, links};
     #[pymodule_export]
     use super::row_kernels::{RowKernel, allow_threads, allow_wide, instruction_set, used_threads};
     #[pymodule_export]
-    use super::snapshot::{SnapshotCost, SnapshotFormat, check_snapshot, write_snapshot};
-    #[pymodule_export]
-    use super::snapshot_file::{
-        SnapshotFile, cell_dimensions, choose_readers, choose_writers, spread_ranks,
-    };
-    #[pymodule_export]
     use super::snapshot_reading::{read_snapshot, read_text_head};
+    #[pymodule_export]
+    use super::snapshot_writing::{
+        SnapshotCost, SnapshotFile, SnapshotFormat, cell_dimensions, check_snapshot,
+        choose_readers, choose_writers, spread_ranks, write_snapshot,
+    };
     #[cfg(feature = "stores")]
     #[pymodule_export]
     use super::sources::{ObjectBytes, download_object, list_objects, object_version};
@@ -69,8 +53,8 @@ mod _core {
     use super::sources::{cached_blocks, requests_sent, share_requests, store_estimates};
     #[pymodule_export]
     use super::sum_kernels::{
-        ContactMap, Rdf, SitePairs, Superposed, Voxels, accumulate_rows, centered, count_indices,
-        merge_covariance, merge_moments,
+        ContactMap, Correlation, PairRmsd, Rdf, SitePairs, Superposed, Voxels, accumulate_rows,
+        centered, copy_atoms, count_indices, merge_covariance, merge_moments, put_tile,
     };
     #[pymodule_export]
     use super::trajectory::{
@@ -80,8 +64,6 @@ mod _core {
     use super::transforms::{
         NoJump, NoJumpFollower, Transform, centers, fragments, molecule_steps, move_molecules,
     };
-    #[pymodule_export]
-    use super::whole::{Whole, links};
 
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name")]

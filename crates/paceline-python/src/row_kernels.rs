@@ -2,9 +2,9 @@
 
 use pyo3::prelude::*;
 
-use super::arrays::{Array1, Array2, Array3, ArrayMut2, Columns, Indices};
 use super::errors::{Failure, Result};
 use super::kernels::kernels;
+use super::types::{Array1, Array2, Array3, ArrayMut2, Columns, Indices};
 use paceline_kernels::contacts::{Contacts, PairDistances, Switch};
 use paceline_kernels::density::Profiles;
 use paceline_kernels::dihedrals::Dihedrals;

@@ -8,11 +8,10 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-use super::arrays::{Array1, Array2, NewArray, Number};
 use super::communicator::PyCommunicator;
 use super::errors::Result;
 use super::sources::open_verified;
-use super::stub_types::{INT, attributes, callable, narrowed};
+use super::types::{Array1, Array2, INT, NewArray, Number, attributes, callable, narrowed};
 use paceline_formats::dlpoly;
 use paceline_formats::error::{self, Error};
 use paceline_formats::registry::STANDARD;

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::errors::Result;
-use super::stub_types::attributes;
+use super::types::attributes;
 use paceline_formats::disk_cache::{CacheUse, CachedSource, DiskCache};
 use paceline_formats::error::{self, Error};
 use paceline_formats::fingerprint::{Samples, VerifiedSource};

@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::arrays::{Array1, NewArray};
 use super::errors::{Failure, Result};
 use super::sources::{self, CacheSettings, samples_from};
-use super::stub_types::{INT, OBJECT, callable, narrowed};
+use super::types::{Array1, INT, NewArray, OBJECT, callable, narrowed};
 use paceline_formats::fingerprint::Fingerprint;
 use paceline_formats::format::Clock;
 use paceline_formats::index::{self, Index, OpenOptions, Origin};

@@ -2,9 +2,9 @@
 
 use pyo3::prelude::*;
 
-use super::arrays::{Array1, Array2, Array3, ArrayMut2, ArrayMut3, Indices, NewArray, indices};
 use super::errors::{Failure, Result};
 use super::kernels::kernels;
+use super::types::{Array1, Array2, Array3, ArrayMut2, ArrayMut3, Indices, NewArray, indices};
 
 use paceline_formats::{CELL_WIDTH, error};
 use paceline_kernels::fit_group::{Fit, Freedom};

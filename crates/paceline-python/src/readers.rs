@@ -1,22 +1,219 @@
-//! Per-worker reader of datasets of an HDF5 file.
+//! Per-worker readers of a trajectory file, and of datasets of an HDF5 file.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 
-use super::arrays::{self, Array1, Indices, NewArray};
 use super::errors::{Failure, Result};
-use super::reader::{BlockArrays, Cost};
 use super::sources::{self, CacheSettings, WorkerSource};
-use super::stub_types::{attribute, attributes, from_python, protocol};
+use super::types::{
+    Array1, ArrayMut1, ArrayMut2, ArrayMut3, Indices, NewArray, Number, attribute, attributes,
+    from_python, protocol,
+};
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::{self, Error};
-use paceline_formats::hdf5_chunks::{Dataset, Filter, Number, Units};
+use paceline_formats::hdf5_chunks::{self, Dataset, Filter, Units};
 use paceline_formats::reader::chunks::{
     self, ChunkReader as Chunks, Element, Identity, ReadRequest, Slice,
 };
+use paceline_formats::reader::{BlockOut, BlockReader, BlockReport, Extents, Numbers};
+use paceline_formats::registry::STANDARD;
+use paceline_kernels::validity;
+
+/// Per-worker reader of a trajectory file.
+#[pyclass(frozen, module = "paceline._core")]
+pub(super) struct Reader {
+    blocks: Mutex<BlockReader>,
+    source: WorkerSource,
+}
+
+attributes! {
+    #[name = "_Extents"]
+    /// Frames of one file: number, offset and size of each.
+    struct ExtentArrays<'py> {
+        frames: Array1<'py, u64>,
+        offsets: Array1<'py, u64>,
+        sizes: Array1<'py, u64>,
+    }
+}
+
+impl ExtentArrays<'_> {
+    fn as_slices(&self) -> Extents<'_> {
+        Extents {
+            frames: &self.frames,
+            offsets: &self.offsets,
+            sizes: &self.sizes,
+        }
+    }
+}
+
+attributes! {
+    #[name = "_Block"]
+    /// Output arrays of a block; None for a field that is not wanted. With an array for validity,
+    /// wanted fields are only checked, and their arrays are not used.
+    pub(super) struct BlockArrays<'py> {
+        positions: Option<ArrayMut3<'py, f32>>,
+        velocities: Option<ArrayMut3<'py, f32>>,
+        forces: Option<ArrayMut3<'py, f32>>,
+        validity: Option<ArrayMut2<'py, f64>>,
+        cells: ArrayMut2<'py, f64>,
+        times: ArrayMut1<'py, f64>,
+        steps: ArrayMut1<'py, i64>,
+        lambdas: ArrayMut1<'py, f32>,
+        fields: ArrayMut1<'py, u8>,
+    }
+}
+
+impl BlockArrays<'_> {
+    /// Read a block into the arrays. Check each frame if there is an array for validity.
+    pub(super) fn read(
+        &mut self,
+        py: Python<'_>,
+        read: impl FnOnce(BlockOut<'_>) -> error::Result<BlockReport> + Send,
+    ) -> Result<Cost> {
+        let times = &mut *self.times;
+        let validity = match &mut self.validity {
+            Some(validity) => Some(rows_of(validity, "validity")?),
+            None => None,
+        };
+        if validity
+            .as_ref()
+            .is_some_and(|rows| rows.len() != times.len())
+        {
+            return Err(Failure::argument("validity must have a row for each time"));
+        }
+        let numbers = match validity {
+            Some(rows) => Numbers::Visited(Box::new(move |row, numbers, held| {
+                rows[row] = validity::check(numbers, held);
+            })),
+            None => Numbers::Kept {
+                positions: slice_of(&mut self.positions),
+                velocities: slice_of(&mut self.velocities),
+                forces: slice_of(&mut self.forces),
+            },
+        };
+        let out = BlockOut {
+            numbers,
+            cells: rows_of(&mut self.cells, "cells")?,
+            times,
+            steps: &mut self.steps,
+            lambdas: &mut self.lambdas,
+            fields: &mut self.fields,
+        };
+        Ok(cost_of(py.detach(|| read(out))?))
+    }
+}
+
+fn rows_of<'a, T: Number, const N: usize>(
+    array: &'a mut ArrayMut2<'_, T>,
+    name: &str,
+) -> Result<&'a mut [[T; N]]> {
+    let (rows, rest) = array.as_chunks_mut();
+    if !rest.is_empty() {
+        return Err(Failure::argument(format!("{name} must have {N} columns")));
+    }
+    Ok(rows)
+}
+
+fn slice_of<'a>(array: &'a mut Option<ArrayMut3<'_, f32>>) -> &'a mut [f32] {
+    array.as_deref_mut().unwrap_or_default()
+}
+
+/// Nanoseconds of reading and of decoding, number of bytes and of calls, and skipped rows with
+/// reasons.
+pub(super) type Cost = (u64, u64, u64, u64, Vec<(usize, String)>);
+
+fn cost_of(report: BlockReport) -> Cost {
+    let skipped = report.skipped.into_iter();
+    let skipped = skipped
+        .map(|(row, error)| (row, error.to_string()))
+        .collect();
+    let nanoseconds = |duration: Duration| duration.as_nanos() as u64;
+    (
+        nanoseconds(report.read),
+        nanoseconds(report.decode),
+        report.bytes,
+        report.calls,
+        skipped,
+    )
+}
+
+#[pymethods]
+impl Reader {
+    #[new]
+    #[pyo3(signature = (path, layout, samples, *, atoms=None, fields=1, cache=None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        layout: &[u8],
+        samples: &[u8],
+        atoms: Option<Indices>,
+        fields: u8,
+        cache: Option<CacheSettings>,
+    ) -> Result<Self> {
+        let Some(layout) = STANDARD.layout(layout) else {
+            return Err(Failure::argument("these bytes are not a layout"));
+        };
+        let atoms = match atoms {
+            None => Atoms::all(layout.n_atoms()),
+            Some(atoms) => Atoms::new(&atoms, layout.n_atoms())?,
+        };
+        let (blocks, source) = py.detach(|| {
+            let opened = WorkerSource::open(&path, samples, cache)?;
+            let source = Arc::clone(&opened.source);
+            let blocks = BlockReader::new(source, &layout, atoms, Fields::from_bits(fields))?;
+            Ok::<_, Error>((blocks, opened))
+        })?;
+        Ok(Reader {
+            blocks: Mutex::new(blocks),
+            source,
+        })
+    }
+
+    /// Return the number of bytes that came from the cache since the last call, and the reason why
+    /// blocks are no longer stored.
+    fn take_cache_use(&self) -> (u64, Option<String>) {
+        self.source.take_cache_use()
+    }
+
+    /// Return the requests to a store since the last call: numbers of requests, of repeated ones, and
+    /// of bytes; latency and waiting time, ns.
+    fn take_requests(&self) -> (u64, u64, u64, u64, u64) {
+        self.source.take_requests()
+    }
+
+    /// Prefetch the bytes of a block that will be read soon.
+    fn read_ahead(&self, py: Python<'_>, extents: ExtentArrays<'_>) -> Result<()> {
+        let extents = extents.as_slices();
+        Ok(py.detach(|| self.lock()?.read_ahead(extents))?)
+    }
+
+    /// Read and decode a block into the given arrays.
+    #[pyo3(signature = (extents, block, *, required, skip))]
+    fn read(
+        &self,
+        py: Python<'_>,
+        extents: ExtentArrays<'_>,
+        mut block: BlockArrays<'_>,
+        required: u8,
+        skip: bool,
+    ) -> Result<Cost> {
+        let extents = extents.as_slices();
+        let required = Fields::from_bits(required);
+        block.read(py, |out| self.lock()?.read(extents, out, required, skip))
+    }
+}
+
+impl Reader {
+    fn lock(&self) -> error::Result<MutexGuard<'_, BlockReader>> {
+        self.blocks
+            .try_lock()
+            .map_err(|_| Error::Argument("only one worker at a time may use a reader".into()))
+    }
+}
 
 /// Per-worker reader of datasets of an HDF5 file.
 #[pyclass(frozen, module = "paceline._core")]
@@ -70,7 +267,7 @@ attributes! {
 
 impl PyDataset {
     fn into_dataset(self) -> Result<Dataset> {
-        let Some(number) = Number::parse(&self.dtype.str) else {
+        let Some(number) = hdf5_chunks::Number::parse(&self.dtype.str) else {
             return Err(Failure::argument(format!(
                 "{}: expected numbers that the core decodes, found {}",
                 self.name, self.dtype.str
@@ -162,7 +359,7 @@ from_python! {
     protocol! {
         "_NumberedBlock"(BlockArrays::<'py>::INPUT_TYPE),
         "Block whose frames' numbers are known, for messages.",
-        frames: <i64 as arrays::Number>::ARRAY,
+        frames: <i64 as Number>::ARRAY,
     },
     |block| {
         let frames = attribute(block, pyo3::intern!(block.py(), "frames"), "NumberedBlock")?;
