@@ -8,7 +8,7 @@ use super::types::{Array1, Array2, Array3, ArrayMut2, ArrayMut3, Indices, NewArr
 
 use paceline_formats::{CELL_WIDTH, error};
 use paceline_kernels::fit_group::{Fit, Freedom};
-use paceline_kernels::nojump::{self, molecules};
+use paceline_kernels::nojump;
 use paceline_kernels::placement::{Basis, PlacedFrames, change_placed};
 use paceline_kernels::unwrap::Unwrap;
 use paceline_kernels::wrap::Center;
@@ -51,7 +51,7 @@ pub(super) fn molecule_steps(
     }
     let (centers, _) = centers.as_chunks();
     let (cells, _) = cells.as_chunks();
-    let steps = py.detach(|| molecules::steps(centers, cells))?;
+    let steps = py.detach(|| nojump::molecule_steps(centers, cells))?;
     Ok(NewArray::new(
         steps.into_flattened(),
         [shape[0], shape[1], 3],
@@ -73,7 +73,7 @@ pub(super) fn move_molecules(
     check_atoms(positions.shape(), n_atoms)?;
     let (steps, _) = steps.as_chunks();
     let positions = &mut *positions;
-    Ok(py.detach(|| molecules::move_by(steps, &rows, positions, n_atoms, (&atoms, &sizes)))?)
+    Ok(py.detach(|| nojump::move_molecules(steps, &rows, positions, n_atoms, (&atoms, &sizes)))?)
 }
 
 kernels! {

@@ -4,19 +4,26 @@
 //!
 //! Images are counted in whole cells relative to the first frame of a trajectory. Integer counts
 //! add exactly, so that parts of a trajectory can be counted separately.
+//!
+//! Molecules are unwrapped by the shortest displacements of their centres (von Bülow, Bullerjahn &
+//! Hummer 2020, J. Chem. Phys. 153, 021101). A displacement becomes shortest by adding whole cell
+//! vectors. The sums of these vectors are stored as integer multiples of 2⁻²⁴ Å.
+
+mod single_precision;
+mod steps;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-pub mod molecules;
-mod single_precision;
-mod steps;
-
 use super::cell::{Cell, NoCell};
-use super::placement::Basis;
+use super::placement::{Basis, Placement};
+use super::superposition::Matrix3;
 use super::transform_interface::{Refused, Transform, each_row, position};
 use super::{check_len, frame_len};
 use paceline_base::error::{Error, Result};
+use paceline_base::{CellRow, UnitCell};
 use single_precision::{PIECE, RoundedCell, largest_of, move_to_images};
 use steps::{Followed, Frames, Notes, Step, Stop};
 
@@ -405,5 +412,128 @@ impl Transform for NoJump {
     }
 }
 
-#[cfg(test)]
-mod tests;
+// Unwrapping of molecules.
+
+/// Unit of the integer sums, Å.
+const STEP: f64 = 1.0 / (1 << 24) as f64;
+/// Maximum magnitude of a number that is added to a sum: 7·10¹⁰ Å.
+const MOST: u64 = 1 << 60;
+
+/// Compute, for each frame, the sum of cell vectors that unwraps each centre (Å) since the first
+/// frame. `cells` contains the cells of all frames. A sum that is too large becomes `i64::MAX`.
+///
+/// # Errors
+/// [`Error::Argument`] if the number of cells differs from the number of frames.
+pub fn molecule_steps(centres: &[[f64; 3]], cells: &[CellRow]) -> Result<Vec<[i64; 3]>> {
+    let n = centres.len() / cells.len().max(1);
+    check_len("centres", centres.len(), cells.len() * n)?;
+    let mut steps = vec![[0_i64; 3]; centres.len().min(n)];
+    for (frame, cell) in cells.iter().enumerate().skip(1) {
+        let lattice = Lattice::new(
+            &UnitCell::of_row(cell),
+            &centres[(frame - 1) * n..][..2 * n],
+        );
+        let vectors = lattice.vectors;
+        let vectors = vectors.map(|vector| vector.map(|x| (x / STEP).round_ties_even() as i64));
+        for molecule in (frame - 1) * n..frame * n {
+            let (from, to) = (centres[molecule], centres[molecule + n]);
+            let by = [0, 1, 2].map(|axis: usize| to[axis] - from[axis]);
+            let mut sum: [i64; 3] = steps[molecule];
+            // Only displacements longer than half the minimum height of the cell need an addition,
+            // and these are few.
+            if let Some(images) = lattice.images(by) {
+                for (number, vector) in images.into_iter().zip(&vectors) {
+                    for (sum, x) in sum.iter_mut().zip(vector) {
+                        let added = (number as i64).saturating_mul(*x);
+                        // A sum that overflowed stays at `i64::MAX`.
+                        let is_far = added.unsigned_abs() > MOST || *sum == i64::MAX;
+                        *sum = if is_far {
+                            i64::MAX
+                        } else {
+                            sum.saturating_add(added)
+                        };
+                    }
+                }
+            }
+            steps.push(sum);
+        }
+    }
+    Ok(steps)
+}
+
+/// Lattice of periodic images in a frame.
+struct Lattice {
+    /// Cell; `None` if no vector is periodic.
+    cell: Option<Cell>,
+    placement: Option<Placement>,
+    /// Cell vectors in the orientation of the file, Å.
+    vectors: Matrix3,
+}
+
+impl Lattice {
+    fn new(of: &UnitCell, centres: &[[f64; 3]]) -> Self {
+        let frame: Vec<f32> = centres.iter().flatten().map(|&x| x as f32).collect();
+        match Placement::of(of, Basis::Compact, &frame) {
+            None => {
+                let cell = Cell::of_vectors(of.vectors).reduced();
+                Lattice {
+                    vectors: *cell.vectors(),
+                    cell: Some(cell),
+                    placement: None,
+                }
+            }
+            Some(placement) => Lattice {
+                cell: Cell::new(placement.dimensions).ok(),
+                vectors: placement.basis,
+                placement: Some(placement),
+            },
+        }
+    }
+
+    /// Return the sum of whole cell vectors that makes a displacement shortest; `None` for a
+    /// displacement that is already short.
+    fn images(&self, by: [f64; 3]) -> Option<[f64; 3]> {
+        let by = match &self.placement {
+            Some(placement) => placement.turned(by),
+            None => by,
+        };
+        let cell = self.cell.as_ref()?;
+        (!cell.is_near(by)).then(|| cell.nearest_images(by))
+    }
+}
+
+/// Translate molecules in some rows of a block by the sums of cell vectors. `atoms` is sorted by
+/// molecule, with `sizes` atoms in each molecule.
+///
+/// # Errors
+/// [`Error::Argument`] if the sizes do not match, or an atom or a row is out of range.
+pub fn move_molecules(
+    steps: &[[i64; 3]],
+    rows: &[usize],
+    positions: &mut [f32],
+    n_atoms: usize,
+    (atoms, sizes): (&[usize], &[usize]),
+) -> Result<()> {
+    let frame_len = frame_len(positions.len(), n_atoms)?;
+    check_len("atoms", atoms.len(), sizes.iter().sum())?;
+    check_len("steps", steps.len(), rows.len() * sizes.len())?;
+    let n_rows = positions.len() / frame_len;
+    if atoms.iter().any(|&atom| atom >= n_atoms) || rows.iter().any(|&row| row >= n_rows) {
+        let reason = "an atom or a row is out of range";
+        return Err(Error::Argument(reason.to_string()));
+    }
+    for (number, row) in rows.iter().enumerate() {
+        let (frame, _) = positions[row * frame_len..][..frame_len].as_chunks_mut();
+        let mut rest = atoms;
+        for (size, step) in sizes.iter().zip(&steps[number * sizes.len()..]) {
+            let by = step.map(|x| x as f64 * STEP);
+            let (molecule, others) = rest.split_at(*size);
+            for &atom in molecule {
+                let x: [f32; 3] = frame[atom];
+                frame[atom] = [0, 1, 2].map(|axis| (f64::from(x[axis]) + by[axis]) as f32);
+            }
+            rest = others;
+        }
+    }
+    Ok(())
+}

@@ -1,6 +1,8 @@
 use super::*;
-const LANES: usize = 8;
+use crate::cell::square;
 use crate::tests::Random;
+
+const LANES: usize = 8;
 
 const CUBE: [f32; 6] = [10.0, 10.0, 10.0, 90.0, 90.0, 90.0];
 
@@ -483,4 +485,128 @@ fn an_image_is_counted_from_those_that_are_given() {
             );
         }
     }
+}
+
+fn row(vectors: Matrix3) -> CellRow {
+    UnitCell::of_vectors(vectors).row()
+}
+
+#[test]
+fn molecules_go_on_through_a_face_of_a_cell_that_varies() {
+    let cells = [10.0, 11.0, 12.0, 11.5].map(|edge: f64| {
+        let mut cell = [[0.0; 3]; 3];
+        (0..3).for_each(|axis| cell[axis][axis] = edge);
+        row(cell)
+    });
+    let along_x = [[9.0, 0.5], [1.0, 10.5], [3.0, 0.5], [11.0, 1.0]];
+    let centres: Vec<[f64; 3]> = (along_x.iter().flatten()).map(|&x| [x, 5.0, 5.0]).collect();
+    let found = molecule_steps(&centres, &cells).expect("frames");
+    let along_x: Vec<f64> = found.iter().map(|step| step[0] as f64 * STEP).collect();
+    assert_eq!(along_x, [0.0, 0.0, 11.0, -11.0, 11.0, 1.0, -0.5, 1.0]);
+    assert!(found.iter().all(|step| step[1..] == [0, 0]));
+    let mut positions: Vec<f32> = centres.as_flattened().iter().map(|&x| x as f32).collect();
+    let molecules = (&[0, 1][..], &[1, 1][..]);
+    move_molecules(&found[2..4], &[1], &mut positions, 2, molecules).expect("a row");
+    assert_eq!(positions[6..12], [12.0, 5.0, 5.0, -0.5, 5.0, 5.0]);
+    assert_eq!(positions[..6], [9.0, 5.0, 5.0, 0.5, 5.0, 5.0]);
+}
+
+#[test]
+fn vectors_that_lean_are_taken_back_together() {
+    let cell = Cell::new([30.0, 34.0, 28.0, 75.0, 100.0, 62.0]).expect("a cell");
+    let [a, b, c] = *cell.vectors();
+    let move_of = |[u, v, w]: [f64; 3]| {
+        [0, 1, 2].map(|axis: usize| (u + 0.2) * a[axis] + v * b[axis] + (w - 0.3) * c[axis])
+    };
+    for numbers in [[0, 0, 0], [1, 0, -1], [-2, 3, 1]] {
+        let centre = move_of(numbers.map(|n| n as f64));
+        let found = molecule_steps(&[[0.0; 3], centre], &[row([a, b, c]); 2]).expect("frames");
+        for axis in 0..3 {
+            let along = [a, b, c].map(|vector| vector[axis]);
+            let sum: f64 = (0..3).map(|k| numbers[k] as f64 * along[k]).sum();
+            assert!(
+                (found[1][axis] as f64 * STEP + sum).abs() < 1e-5,
+                "{numbers:?}"
+            );
+        }
+    }
+}
+
+/// Test a rhombic dodecahedron: the image found vector by vector may be farther away than
+/// another.
+#[test]
+fn steps_are_the_shortest_of_all() {
+    let mut random = Random(29);
+    for cell in [
+        [80.0, 80.0, 80.0, 60.0, 60.0, 90.0],
+        [51.3, 51.3, 51.3, 70.53, 109.47, 70.53],
+        [30.0, 34.0, 28.0, 75.0, 100.0, 62.0],
+    ] {
+        let vectors = *Cell::new(cell).expect("a cell").vectors();
+        // The same lattice, described by vectors that tilt by more than half of the vectors
+        // before them.
+        let [a, b, c] = vectors;
+        let leaning = [
+            a,
+            [b[0] + a[0], b[1], 0.0],
+            [c[0] - b[0], c[1] - b[1], c[2]],
+        ];
+        let mut not_nearest_by_vector = 0;
+        for _ in 0..2000 {
+            let fractions = [0; 3].map(|_| 1.5 * random.number());
+            let place = |n: [f64; 3]| {
+                [0, 1, 2].map(|axis: usize| (0..3).map(|k| n[k] * vectors[k][axis]).sum::<f64>())
+            };
+            let to = place(fractions);
+            let mut shortest = f64::INFINITY;
+            for i in -3..=3 {
+                for j in -3..=3 {
+                    for k in -3..=3 {
+                        let [u, v, w] = fractions;
+                        let image = [u + f64::from(i), v + f64::from(j), w + f64::from(k)];
+                        shortest = shortest.min(square(place(image)).sqrt());
+                    }
+                }
+            }
+            for vectors in [vectors, leaning] {
+                let found = molecule_steps(&[[0.0; 3], to], &[row(vectors); 2]).expect("frames")[1];
+                let step = [0, 1, 2].map(|axis: usize| to[axis] + found[axis] as f64 * STEP);
+                assert!(
+                    (square(step).sqrt() - shortest).abs() < 1e-5,
+                    "{cell:?} {to:?}"
+                );
+            }
+            let by_vector = place(fractions.map(|x| x - x.round_ties_even()));
+            not_nearest_by_vector += usize::from(square(by_vector).sqrt() > shortest + 1e-6);
+        }
+        assert!(not_nearest_by_vector > 10, "{cell:?}");
+    }
+}
+
+#[test]
+fn steps_that_are_too_many_remain_so() {
+    let cell = [[10.0, 0.0, 0.0], [0.0, 10.0, 0.0], [0.0, 0.0, 10.0]];
+    let found = molecule_steps(&[[0.0; 3], [1e30, -1e30, 0.0]], &[row(cell); 2]).expect("frames");
+    assert_eq!(found[1], [i64::MAX, i64::MAX, 0]);
+    // Large vectors whose contributions would cancel.
+    let wide = [[1e13, 0.0, 0.0], [-4e12, 1e13, 0.0], [0.0, 0.0, 10.0]];
+    let centres = [[0.0; 3], [6e12, 1e13, 0.0], [0.0; 3]];
+    let found = molecule_steps(&centres, &[row(wide); 3]).expect("frames");
+    assert_eq!(found[1..], [[i64::MAX, i64::MAX, 0]; 2]);
+    assert!(molecule_steps(&[[0.0; 3]; 3], &[row(cell); 2]).is_err());
+    assert!(molecule_steps(&[], &[]).expect("nothing").is_empty());
+}
+
+#[test]
+fn molecules_that_do_not_belong_to_a_block_are_an_error() {
+    let mut positions = [0.0; 12];
+    let mut moved = |rows: &[usize], atoms: &[usize], sizes: &[usize]| {
+        let steps = vec![[0; 3]; rows.len()];
+        move_molecules(&steps, rows, &mut positions, 2, (atoms, sizes)).is_ok()
+    };
+    assert!(moved(&[0, 1], &[0, 1], &[2]));
+    assert!(!moved(&[2], &[0, 1], &[2]));
+    assert!(!moved(&[0], &[0, 2], &[2]));
+    assert!(!moved(&[0], &[0, 1], &[1]));
+    assert!(!moved(&[0], &[0, 1], &[1, 1]));
 }
