@@ -14,9 +14,7 @@ use paceline_formats::Fields;
 use paceline_formats::dlpoly::encode::Cell;
 use paceline_snapshot::file::{self, Contents, Heading, Settings};
 use paceline_snapshot::formats::{Arrays, Float};
-use paceline_snapshot::{
-    self as core, Atoms, Batch, Cost, Job, Method, Records, Vectors, rank_choice,
-};
+use paceline_snapshot::{self as core, Atoms, Batch, Cost, Job, Method, Records, Vectors, session};
 
 narrowed! {
     /// Format of a snapshot.
@@ -455,13 +453,13 @@ pub(super) fn cell_dimensions(cell: Cell) -> [f64; 6] {
 /// contains the host name of each rank.
 #[pyfunction]
 pub(super) fn spread_ranks(nodes: Vec<String>, n_ranks: usize) -> Vec<usize> {
-    rank_choice::spread(&nodes, n_ranks)
+    session::spread(&nodes, n_ranks)
 }
 
 /// Choose the writing ranks of frames of `n_bytes` bytes.
 #[pyfunction]
 pub(super) fn choose_writers(nodes: Vec<String>, n_bytes: u64) -> Vec<usize> {
-    rank_choice::choose_writers(&nodes, n_bytes)
+    session::choose_writers(&nodes, n_bytes)
 }
 
 /// Choose the reading ranks.
@@ -470,5 +468,5 @@ pub(super) fn choose_writers(nodes: Vec<String>, n_bytes: u64) -> Vec<usize> {
 pub(super) fn choose_readers(nodes: Vec<String>, n_readers: Option<i64>) -> Result<Vec<usize>> {
     // A negative number becomes 0, which is refused.
     let n_readers = n_readers.map(|n| usize::try_from(n).unwrap_or(0));
-    rank_choice::choose_readers(&nodes, n_readers).map_err(Failure::Unsupported)
+    session::choose_readers(&nodes, n_readers).map_err(Failure::Unsupported)
 }

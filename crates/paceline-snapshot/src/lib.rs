@@ -18,7 +18,6 @@ mod atoms;
 mod check;
 pub mod file;
 pub mod formats;
-pub mod rank_choice;
 pub mod reading;
 mod send_schedule;
 pub mod session;

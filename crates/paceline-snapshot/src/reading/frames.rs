@@ -25,8 +25,7 @@ use crate::check::agree;
 use crate::file::Heading;
 #[cfg(all(unix, target_pointer_width = "64"))]
 use crate::file::h5md::H5mdReader;
-use crate::rank_choice::choose_readers;
-use crate::session::{Call, absolute, check_call, check_same, next_number};
+use crate::session::{Call, absolute, check_call, check_same, choose_readers, next_number};
 use crate::{Communicator, Reduce, Result};
 
 /// First bytes of an HDF5 file.
