@@ -430,9 +430,9 @@ class NoJumpFollower:
         cells: NDArray[float64],
         begin: NDArray[int16] | None = None,
     ) -> list[tuple[int, str]] | None:
-        """Move atoms (Å) in block `number` after those in earlier blocks, and record the images in its
-        first valid row. Return the rows that could not be changed, with reasons; None if the
-        follower was closed.
+        """Move the atoms of block `number` (Å) so that they do not jump from the block before, and
+        write the images of the block's first valid frame to `begin`. Return the rows that could not
+        be changed, with reasons; None if the follower was closed.
         """
 
 @final
@@ -1056,8 +1056,8 @@ class Whole:
         """
 
 class _Block(Protocol):
-    """Output arrays of a block; None for a field that is not wanted. With an array for validity,
-    wanted fields are only checked, and their arrays are not used.
+    """Output arrays of a block; None for a field that is not wanted. If there is an array for
+    `validity`, the fields are checked but not stored.
     """
     @property
     def positions(self) -> NDArray[float32] | None: ...

@@ -29,7 +29,6 @@
 #![deny(missing_docs)]
 
 pub mod atom_set;
-mod codec;
 pub mod dcd;
 pub mod disk_cache;
 pub mod dlpoly;
@@ -37,6 +36,7 @@ pub mod fingerprint;
 pub mod format;
 #[doc(hidden)] // Public for the tests and benchmarks of this crate.
 pub mod fortran_text;
+mod frame_codec;
 pub mod hdf5_chunks;
 pub mod index;
 pub mod lammps;
@@ -53,8 +53,8 @@ pub mod writer;
 mod xdr;
 pub mod xtc;
 
-pub use codec::{Decoder, Encoder, Run};
 pub use format::{Format, Layout};
+pub use frame_codec::{Decoder, Encoder, Run};
 pub use paceline_base::{
     CELL_WIDTH, CellRow, Fields, Frame, FrameIn, FrameOut, Series, UnitCell, cell_volume, error,
     exact_vectors, triclinic_box, triclinic_vectors,

@@ -11,9 +11,9 @@
 use std::ops::Range;
 
 use crate::cell::{SLACK, square};
-use crate::frame_parts::{MANY, change, compute_parts, part_len, ranges};
 use crate::histogram::{FastBins, Histogram, PIECE};
 use crate::superposition::Matrix3;
+use crate::threads_within_frame::{MANY, change, compute_parts, part_len, ranges};
 
 /// Number of columns within the largest distance. More columns exclude more pairs, but have fewer
 /// atoms. For 11,084 atoms and 15 Å, 3 columns take 4 % less time than 2, and 9 % less than 4.

@@ -11,7 +11,7 @@ use super::cell::{ApplyPbc, in_cell, nearest_in, nearest_of_27, square};
 use super::row_kernel::{Frames, RowKernel, cell_or_none};
 use super::transform_interface::Refused;
 use super::{Columns, check_len};
-use crate::frame_parts::{MANY, change, compute_parts, part_len, ranges};
+use crate::threads_within_frame::{MANY, change, compute_parts, part_len, ranges};
 use paceline_base::error::{Error, Result};
 
 /// Minimum number of groups in a part of a frame that one thread computes.

@@ -5,8 +5,8 @@ use super::histogram::Bins;
 use super::row_kernel::{FrameConversion, Frames, RowKernel};
 use super::transform_interface::Refused;
 use super::{Columns, check_len, frames};
-use crate::frame_parts::{MANY, change, compute_parts, part_len};
 use crate::instructions::by_widest;
+use crate::threads_within_frame::{MANY, change, compute_parts, part_len};
 use paceline_base::error::{Error, Result};
 
 /// Number of partial sums of a bin, used in turn so that additions need not wait for each other.

@@ -1,7 +1,7 @@
 //! Rigid-body motion of all atoms that superposes a group on its reference.
 
 use super::Columns;
-use super::placement::Basis;
+use super::cell_conversion::Basis;
 use super::superposition::{IDENTITY, Matrix3, Motion, Reference};
 use super::transform_interface::{FrameRotation, Notes, Refused, Transform, each_row};
 use paceline_base::error::Result;

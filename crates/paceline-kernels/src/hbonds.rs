@@ -12,7 +12,7 @@ use super::near_pairs::{Measure, Pair, Point, Search, cell_for, extent, finite};
 use super::rdf::FEW;
 use super::row_kernel::Frames;
 use super::transform_interface::Refused;
-use crate::frame_parts::{compute_parts, part_len};
+use crate::threads_within_frame::{compute_parts, part_len};
 use paceline_base::error::{self, Error};
 
 /// Minimum distance between donor and acceptor, Å.

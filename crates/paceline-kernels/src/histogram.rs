@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::frame_parts::compute;
+use crate::threads_within_frame::compute;
 use paceline_base::error::{Error, Result};
 
 /// Number of counters per bin, used in turn. Consecutive distances are often in the same bin; with

@@ -40,7 +40,9 @@ use std::slice::ChunksExact;
 use instructions::prefetch;
 use paceline_base::error::{Error, Result};
 
+pub mod broken_molecules;
 mod cell;
+pub mod cell_conversion;
 pub mod contacts;
 pub mod correlation;
 pub mod covariance;
@@ -50,7 +52,6 @@ pub mod dipole;
 pub mod distances;
 pub mod dssp;
 pub mod fit_group;
-pub mod frame_parts;
 pub mod gyration;
 pub mod hbonds;
 mod histogram;
@@ -59,7 +60,6 @@ pub mod moments;
 pub mod near_pairs;
 pub mod nojump;
 pub mod order;
-pub mod placement;
 pub mod projection;
 pub mod rdf;
 pub mod rmsd;
@@ -71,10 +71,10 @@ pub mod site_pairs;
 mod superposition;
 #[cfg(test)]
 mod tests;
+pub mod threads_within_frame;
 pub mod transform_interface;
 pub mod unwrap;
 pub mod validity;
-pub mod whole;
 pub mod wrap;
 
 pub use histogram::count_indices;

@@ -15,7 +15,7 @@ use super::{Columns, check_len, frames};
 use crate::cell::ApplyPbc;
 use crate::cell_list::Grid;
 use crate::cell_list::Points;
-use crate::frame_parts::{MANY, change, compute_parts, part_len, ranges};
+use crate::threads_within_frame::{MANY, change, compute_parts, part_len, ranges};
 use paceline_base::error::{self, Error};
 
 /// Number of atoms below which MDAnalysis compares all pairs of a group.

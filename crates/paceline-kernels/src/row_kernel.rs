@@ -1,7 +1,7 @@
 //! Common parts of the kernels that compute a row of numbers for each frame.
 
 use super::cell::{Cell, NoCell};
-use super::placement::{Basis, PlacedFrames, Placement};
+use super::cell_conversion::{Basis, PlacedFrames, Placement};
 use super::transform_interface::Refused;
 use super::{check_len, frame_len};
 use paceline_base::UnitCell;
@@ -141,7 +141,7 @@ pub enum FrameConversion {
     Stored,
     /// Frames need upright cells, because the kernel divides the cell along x, y and z.
     Upright,
-    /// Frames are converted as in [`crate::placement`], so that the kernel finds nearest images in
+    /// Frames are converted as in [`crate::cell_conversion`], so that the kernel finds nearest images in
     /// any cell.
     Placed,
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use paceline_base::error::{Error, Result};
 
 use crate::cell::{Cell, square};
-use crate::placement::Basis;
+use crate::cell_conversion::Basis;
 use crate::transform_interface::{LongBonds, Notes, Refused, Transform, each_row};
 
 /// Bonds of a block's molecules, in the order in which molecules are made whole.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::cell::Cell;
-use super::placement::Basis;
+use super::cell_conversion::Basis;
 use super::transform_interface::{
     Notes, Refused, Transform, centre, each_frame, each_row, position, translate,
 };

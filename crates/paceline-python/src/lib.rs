@@ -1,17 +1,17 @@
 //! Python bindings, the only crate that uses Python. Each call checks its arguments, borrows
 //! slices, releases the interpreter, calls plain Rust, and converts the error.
 
+mod byte_sources;
 mod communicator;
 mod encoders;
 mod errors;
 mod formats;
-mod kernels;
+mod kernel_macro;
+mod per_frame_kernels;
+mod ragged_kernels;
 mod readers;
-mod record_kernels;
-mod row_kernels;
 mod snapshot_reading;
 mod snapshot_writing;
-mod sources;
 mod sum_kernels;
 mod trajectory;
 mod transforms;
@@ -23,6 +23,11 @@ use pyo3::pymodule;
 mod _core {
     use paceline_formats::{disk_cache, reader::chunks, source};
 
+    #[cfg(feature = "stores")]
+    #[pymodule_export]
+    use super::byte_sources::{ObjectBytes, download_object, list_objects, object_version};
+    #[pymodule_export]
+    use super::byte_sources::{cached_blocks, requests_sent, share_requests, store_estimates};
     #[pymodule_export]
     use super::encoders::{
         ChunkEncoder, Encoder, cells_of_dimensions, cells_of_vectors, cells_without_noise,
@@ -34,11 +39,13 @@ mod _core {
         dlpoly_imcon, formats, lammps_factors,
     };
     #[pymodule_export]
+    use super::per_frame_kernels::{
+        RowKernel, allow_threads, allow_wide, instruction_set, used_threads,
+    };
+    #[pymodule_export]
+    use super::ragged_kernels::{HydrogenBonds, NearPairs, SelectedAtoms, Whole, links};
+    #[pymodule_export]
     use super::readers::{ChunkReader, Reader, read_integers};
-    #[pymodule_export]
-    use super::record_kernels::{HydrogenBonds, NearPairs, SelectedAtoms, Whole, links};
-    #[pymodule_export]
-    use super::row_kernels::{RowKernel, allow_threads, allow_wide, instruction_set, used_threads};
     #[pymodule_export]
     use super::snapshot_reading::{read_snapshot, read_text_head};
     #[pymodule_export]
@@ -46,11 +53,6 @@ mod _core {
         SnapshotCost, SnapshotFile, SnapshotFormat, cell_dimensions, check_snapshot,
         choose_readers, choose_writers, spread_ranks, write_snapshot,
     };
-    #[cfg(feature = "stores")]
-    #[pymodule_export]
-    use super::sources::{ObjectBytes, download_object, list_objects, object_version};
-    #[pymodule_export]
-    use super::sources::{cached_blocks, requests_sent, share_requests, store_estimates};
     #[pymodule_export]
     use super::sum_kernels::{
         ContactMap, Correlation, PairRmsd, Rdf, SitePairs, Superposed, Voxels, accumulate_rows,

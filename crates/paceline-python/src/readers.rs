@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 
+use super::byte_sources::{self, CacheSettings, WorkerSource};
 use super::errors::{Failure, Result};
-use super::sources::{self, CacheSettings, WorkerSource};
 use super::types::{
     Array1, ArrayMut1, ArrayMut2, ArrayMut3, Indices, NewArray, Number, attribute, attributes,
     from_python, protocol,
@@ -52,8 +52,8 @@ impl ExtentArrays<'_> {
 
 attributes! {
     #[name = "_Block"]
-    /// Output arrays of a block; None for a field that is not wanted. With an array for validity,
-    /// wanted fields are only checked, and their arrays are not used.
+    /// Output arrays of a block; None for a field that is not wanted. If there is an array for
+    /// `validity`, the fields are checked but not stored.
     pub(super) struct BlockArrays<'py> {
         positions: Option<ArrayMut3<'py, f32>>,
         velocities: Option<ArrayMut3<'py, f32>>,
@@ -336,7 +336,7 @@ pub(super) fn read_integers(
     slice: SliceArrays<'_>,
 ) -> Result<NewArray<i64, 1>> {
     let (dataset, slice) = (dataset.into_dataset()?, slice.as_slices());
-    let read = || chunks::read_integers(sources::open(&path)?, dataset, slice);
+    let read = || chunks::read_integers(byte_sources::open(&path)?, dataset, slice);
     Ok(py.detach(read)?.into())
 }
 

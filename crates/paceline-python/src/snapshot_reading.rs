@@ -8,9 +8,9 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
+use super::byte_sources::open_verified;
 use super::communicator::PyCommunicator;
 use super::errors::Result;
-use super::sources::open_verified;
 use super::types::{Array1, Array2, INT, NewArray, Number, attributes, callable, narrowed};
 use paceline_formats::dlpoly;
 use paceline_formats::error::{self, Error};

@@ -12,8 +12,8 @@ use super::errors::{Failure, Result};
 use super::types::{Array1, Array2, ArrayMut1, alias, literal, narrowed};
 use paceline_formats::Fields;
 use paceline_formats::dlpoly::encode::Cell;
+use paceline_snapshot::atom_encoding::{Arrays, Float};
 use paceline_snapshot::file::{self, Contents, Heading, Settings};
-use paceline_snapshot::formats::{Arrays, Float};
 use paceline_snapshot::{self as core, Atoms, Batch, Cost, Job, Method, Records, Vectors, session};
 
 narrowed! {

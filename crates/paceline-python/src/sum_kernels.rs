@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 
 use super::errors::{Failure, Result};
-use super::kernels::kernels;
+use super::kernel_macro::kernels;
 use super::types::{
     Array1, Array2, Array3, ArrayMut1, ArrayMut2, ArrayMut3, ArrayMutDyn, Indices, NewArray,
     Number, indices,

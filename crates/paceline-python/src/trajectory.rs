@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::byte_sources::{self, CacheSettings, samples_from};
 use super::errors::{Failure, Result};
-use super::sources::{self, CacheSettings, samples_from};
 use super::types::{Array1, INT, NewArray, OBJECT, callable, narrowed};
 use paceline_formats::fingerprint::Fingerprint;
 use paceline_formats::format::Clock;
@@ -81,7 +81,7 @@ impl Trajectory {
         let opened = py.detach(|| {
             let mut options = OpenOptions::new(&STANDARD);
             let (source, index_files) =
-                sources::open_with_index(&path, cache_folder.as_deref(), is_one_of_many)?;
+                byte_sources::open_with_index(&path, cache_folder.as_deref(), is_one_of_many)?;
             options.index_files = index_files;
             options.cache = cache.map(CacheSettings::cache);
             options.refresh = refresh;
@@ -269,7 +269,7 @@ impl Trajectory {
     /// Raise FileChangedError if the file at this path is not the file that was opened.
     fn verify(&self, py: Python<'_>) -> Result<()> {
         Ok(py.detach(|| {
-            let source = sources::open(&self.path)?;
+            let source = byte_sources::open(&self.path)?;
             self.index.verify(&source)
         })?)
     }
@@ -278,7 +278,7 @@ impl Trajectory {
 impl Trajectory {
     /// Open the version of the file that was indexed.
     fn source(&self) -> error::Result<Arc<dyn Source>> {
-        sources::open_version(&self.path, self.index.samples())
+        byte_sources::open_version(&self.path, self.index.samples())
     }
 
     fn check_frames(&self, frames: &[u64]) -> Result<()> {
@@ -296,7 +296,7 @@ impl Trajectory {
 #[pyfunction]
 pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> Result<Option<&'static str>> {
     Ok(py.detach(|| -> error::Result<_> {
-        let source = sources::open(&path)?;
+        let source = byte_sources::open(&path)?;
         Ok(index::detect(&source, &STANDARD)?.map(Format::name))
     })?)
 }
@@ -305,7 +305,7 @@ pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> Result<Option<&'st
 #[pyfunction]
 pub(super) fn samples_of(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyBytes>> {
     let samples = py.detach(|| {
-        let source = sources::open(&path)?;
+        let source = byte_sources::open(&path)?;
         STANDARD.samples(&source, source.size()?)
     });
     Ok(PyBytes::new(py, &samples?.to_bytes()))
@@ -330,5 +330,5 @@ pub(super) fn verify(py: Python<'_>, path: PathBuf, fingerprint: &str) -> Result
     let Ok(fingerprint) = fingerprint.parse::<Fingerprint>() else {
         return Err(Failure::argument("this text is not a fingerprint"));
     };
-    Ok(py.detach(|| STANDARD.verify(&sources::open(&path)?, &fingerprint))?)
+    Ok(py.detach(|| STANDARD.verify(&byte_sources::open(&path)?, &fingerprint))?)
 }

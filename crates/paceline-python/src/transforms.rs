@@ -3,13 +3,13 @@
 use pyo3::prelude::*;
 
 use super::errors::{Failure, Result};
-use super::kernels::kernels;
+use super::kernel_macro::kernels;
 use super::types::{Array1, Array2, Array3, ArrayMut2, ArrayMut3, Indices, NewArray, indices};
 
 use paceline_formats::{CELL_WIDTH, error};
+use paceline_kernels::cell_conversion::{Basis, PlacedFrames, change_placed};
 use paceline_kernels::fit_group::{Fit, Freedom};
 use paceline_kernels::nojump;
-use paceline_kernels::placement::{Basis, PlacedFrames, change_placed};
 use paceline_kernels::unwrap::Unwrap;
 use paceline_kernels::wrap::Center;
 use paceline_kernels::wrap::Wrap;
@@ -255,9 +255,9 @@ impl NoJumpFollower {
         Self(nojump::Follower::new(task.0.clone(), skip_damaged))
     }
 
-    /// Move atoms (Å) in block `number` after those in earlier blocks, and record the images in its
-    /// first valid row. Return the rows that could not be changed, with reasons; None if the
-    /// follower was closed.
+    /// Move the atoms of block `number` (Å) so that they do not jump from the block before, and
+    /// write the images of the block's first valid frame to `begin`. Return the rows that could not
+    /// be changed, with reasons; None if the follower was closed.
     #[pyo3(signature = (number, positions, cells, begin=None))]
     fn move_on(
         &self,

@@ -2,7 +2,7 @@
 
 use paceline_formats::Fields;
 use paceline_formats::dlpoly::encode::{Moment, config_head};
-use paceline_snapshot::formats::Text;
+use paceline_snapshot::atom_encoding::Text;
 use paceline_snapshot::{Atoms, Job, Method, SingleRank, Vectors, check, write};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -14,10 +14,10 @@
 
 #![deny(missing_docs)]
 
+mod agreement_of_ranks;
+pub mod atom_encoding;
 mod atoms;
-mod check;
 pub mod file;
-pub mod formats;
 pub mod reading;
 mod send_schedule;
 pub mod session;
@@ -30,18 +30,18 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::check::agree;
+use crate::agreement_of_ranks::agree;
 use crate::send_schedule::MemoryBudget;
 use atoms::Packing;
 use paceline_formats::error::Error;
 
+pub use crate::agreement_of_ranks::{Failure, Kind, Result};
 pub use crate::atoms::Batch;
 pub use crate::atoms::Records;
-pub use crate::check::{Failure, Kind, Result};
 pub use crate::send_schedule::Cost;
+pub use agreement_of_ranks::check;
+pub use agreement_of_ranks::{Communicator, Reduce, SingleRank};
 pub use atoms::{Atoms, Vectors};
-pub use check::check;
-pub use check::{Communicator, Reduce, SingleRank};
 
 /// Method of writing atoms: the four methods of Todorov & Bush (HPCxTR0806).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::check::{agree, mixed};
+use crate::agreement_of_ranks::{agree, mixed};
+use crate::atom_encoding::is_word;
 use crate::file::{Container, Property};
-use crate::formats::is_word;
 use crate::{Atoms, Communicator, Failure, Reduce, Result};
 
 /// Number of atoms whose properties are sent or compared together.

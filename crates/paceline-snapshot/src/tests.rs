@@ -8,7 +8,7 @@ pub(super) mod thread_ranks;
 use std::path::{Path, PathBuf};
 
 use super::{Atoms, Cost, Job, Method, Records, Result, Vectors, check, write};
-use crate::check::Communicator;
+use crate::agreement_of_ranks::Communicator;
 
 /// Deterministic pseudo-random numbers.
 pub struct Random(pub u64);

@@ -8,16 +8,16 @@
 #![deny(missing_docs)]
 
 mod address;
-mod client;
+mod build_client;
 mod credentials;
-mod failure;
+mod failure_messages;
+mod latency_and_bandwidth;
 mod object;
-mod pace;
-mod process;
+mod object_source;
+mod request_runtime;
 mod requests;
-mod source;
 
 pub use address::Address;
-pub use pace::Estimate;
-pub use process::{estimates, on_wait, requests_sent, share_requests};
-pub use source::{Download, Speed, StoreSource, list};
+pub use latency_and_bandwidth::Estimate;
+pub use object_source::{Download, Speed, StoreSource, list};
+pub use request_runtime::{estimates, on_wait, requests_sent, share_requests};

@@ -13,9 +13,9 @@ use object_store::{Attribute, GetOptions, GetResult, ObjectMeta};
 use tokio::task::AbortHandle;
 
 use crate::address::{Address, Scheme, Version};
-use crate::failure::Request;
-use crate::pace::Response;
-use crate::process::{
+use crate::failure_messages::Request;
+use crate::latency_and_bandwidth::Response;
+use crate::request_runtime::{
     KEPT_BYTES, KeepsBytes, LOOK, Process, Started, Store, caught, check_stopped,
 };
 use crate::requests::{FIRST_PAUSE, Tries, retry_limit, shortened};

@@ -3,7 +3,7 @@
 
 use super::header::FIRST_LEN;
 use super::layout::{AKMA, CELL_LEN};
-use crate::codec::{check_finite, odd_bits};
+use crate::frame_codec::{check_finite, odd_bits};
 use crate::{Encoder, FrameIn, Series};
 
 /// CHARMM version from which on readers expect the CHARMM format.

@@ -20,8 +20,8 @@ mod layout;
 use self::header::{bytes_at, check_marker};
 use self::layout::CELL_LEN;
 use crate::atom_set::Atoms;
-use crate::codec::ReadRanges;
 use crate::error::Fault;
+use crate::frame_codec::ReadRanges;
 use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 

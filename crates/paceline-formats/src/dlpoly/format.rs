@@ -261,8 +261,8 @@ fn by_arithmetic(
             return Ok(None);
         }
     }
-    // A damaged first frame can have the right size: later frames must begin at the offsets that
-    // the size predicts.
+    // The size of a damaged first frame can look right. So check a later frame, too: it must begin
+    // at the offset that follows from this size.
     let has_lines = |frame: u64| has_lines(source, &head.layout, start + frame * stride);
     if n > 1 && !(has_lines(n - 1)? || has_lines(n / 2)?) {
         return Ok(None);

@@ -17,8 +17,8 @@ use self::atoms::Walk;
 use self::encode::FORCE;
 use self::header::{LineLengths, Widths};
 use crate::atom_set::Atoms;
-use crate::codec::ReadRanges;
 use crate::error::Fault;
+use crate::frame_codec::ReadRanges;
 use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::decompress::Method;
 use super::lzf;
-use crate::codec::check_finite;
+use crate::frame_codec::check_finite;
 
 /// Number of components of an atom.
 const COMPONENTS: usize = 3;

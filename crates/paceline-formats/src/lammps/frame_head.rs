@@ -24,12 +24,12 @@ use super::Units;
 use super::layout::{Columns, FrameLines, convention_name, names_of_positions};
 use super::{ATOM_MIN, Ids, LammpsDecoder, Layout, MAX_LINE};
 use crate::atom_set::Atoms;
-use crate::codec::check_time;
 use crate::error::{Fault, Result};
 use crate::format::{
     Abilities, Clock, FileLayout, Format, Frames, OpenOptions, Opened, Times, Traits, unsupported,
 };
 use crate::fortran_text::{take_integer, take_real};
+use crate::frame_codec::check_time;
 use crate::index::fixed_size::read_head;
 use crate::index::header_scan::ScanProgress;
 use crate::index::scanned::{load_or_scan, times_of};

@@ -5,7 +5,7 @@ use super::KILOJOULES;
 use super::amber::convention;
 use super::header::{ATTRIBUTES, CHAR, DIMENSIONS, DOUBLE, FLOAT, VARIABLES};
 use super::layout::Role;
-use crate::codec::check_finite;
+use crate::frame_codec::check_finite;
 use crate::xdr::padding;
 use crate::{Encoder, Fields, FrameIn, Series};
 

@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 
 use super::header::Header;
 use super::layout::Role;
-use super::{Arrangement, Layout, NetcdfDecoder, NetcdfEncoder, copy};
+use super::{Arrangement, Layout, NetcdfDecoder, NetcdfEncoder, copy_header};
 use crate::atom_set::Atoms;
 use crate::error::Result;
 use crate::format::{
@@ -261,11 +261,11 @@ impl FileLayout for Layout {
     }
 
     fn traits(&self, source: &dyn Source) -> Result<Traits> {
-        copy::traits(self, source)
+        copy_header::traits(self, source)
     }
 
     fn head(&self, source: &dyn Source, _first: u64, n_frames: u64) -> Result<Option<Vec<u8>>> {
-        copy::head(self, source, n_frames).map(Some)
+        copy_header::head(self, source, n_frames).map(Some)
     }
 
     fn dt(&self) -> Option<f64> {

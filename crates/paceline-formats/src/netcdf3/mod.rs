@@ -18,7 +18,7 @@
 //! of frames, frames are not records: see [`Layout`].
 
 mod amber;
-mod copy;
+mod copy_header;
 mod encode;
 mod format;
 pub mod header;
@@ -30,9 +30,9 @@ use std::ops::Range;
 use self::header::{Number, Scale};
 use self::layout::{Role, Variable};
 use crate::atom_set::Atoms;
-use crate::codec::ReadRanges;
-use crate::codec::check_time;
 use crate::error::Fault;
+use crate::frame_codec::ReadRanges;
+use crate::frame_codec::check_time;
 use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 

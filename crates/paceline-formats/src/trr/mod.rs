@@ -20,8 +20,8 @@
 mod format;
 
 use crate::atom_set::Atoms;
-use crate::codec::{ReadRanges, check_time, not_finite};
 use crate::error::Fault;
+use crate::frame_codec::{ReadRanges, check_time, not_finite};
 use crate::source::GAP;
 use crate::xdr::{NM_PER_ANGSTROM, Xdr};
 use crate::{Decoder, Encoder, Fields, FrameIn, FrameOut, Run, Series, UnitCell, xdr};

@@ -10,7 +10,7 @@ use super::decode::{
 use super::mixed_radix::Layout;
 use super::simd::{Floats, Four};
 use super::{AT_BYTE_COUNT, MAGIC_1995, MAGIC_2023, PLAIN_ATOMS};
-use crate::codec::{check_finite, not_finite};
+use crate::frame_codec::{check_finite, not_finite};
 use crate::xdr::{self, NM_PER_ANGSTROM, padding};
 use crate::{Encoder, FrameIn, Series};
 

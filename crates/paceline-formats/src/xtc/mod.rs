@@ -27,12 +27,12 @@ use std::any::Any;
 use self::decode::{Packed, RUN_MAX, SMALL_MIN, Wanted};
 use super::{Decoder, Fields, FrameOut, Run};
 use crate::atom_set::Atoms;
-use crate::codec::check_time;
 use crate::error::{Fault, Result};
 use crate::format::{
     Abilities, EncoderSettings, FileLayout, Format, Frames, Layout, OpenOptions, Opened, Times,
     n_atoms_of,
 };
+use crate::frame_codec::check_time;
 use crate::index::header_scan::{FrameHeader, Framed};
 use crate::index::scanned;
 use crate::source::Source;

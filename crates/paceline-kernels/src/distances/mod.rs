@@ -361,7 +361,7 @@ fn angle_between(a: [f64; 3], b: [f64; 3]) -> f64 {
     square(cross).sqrt().atan2(dot).to_degrees()
 }
 
-/// Number of images whose neighbours are compared together.
+/// Number of differences that are collected before their neighbouring images are computed at once.
 const FAR: usize = 32;
 
 /// Computation of the nearest image of a difference of positions, Å.

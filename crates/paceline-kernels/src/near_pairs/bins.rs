@@ -12,8 +12,8 @@
 use super::grid::{FEW_CELLS, Grid, Lanes, PARTS, PLACED, ROWS, mark_around};
 use super::measure::Measure;
 use super::{Atoms, Point, extent_of, finite};
-use crate::frame_parts::{compute_parts, part_len};
 use crate::instructions::{LANES, by_widest, low_bits, positive};
+use crate::threads_within_frame::{compute_parts, part_len};
 
 /// Maximum number of bins per atom, if the two groups have similar sizes.
 const BINS: usize = 16;

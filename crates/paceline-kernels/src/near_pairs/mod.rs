@@ -10,7 +10,7 @@ use std::mem::take;
 use super::row_kernel::{Frames, RowKernel};
 use super::transform_interface::Refused;
 use super::unwrap::fragments;
-use crate::frame_parts::{change, compute};
+use crate::threads_within_frame::{change, compute};
 use paceline_base::error::{self, Error};
 
 mod bins;

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::cell::{Cell, NoCell};
-use super::placement::{Basis, Placement};
+use super::cell_conversion::{Basis, Placement};
 use super::superposition::Matrix3;
 use super::transform_interface::{Refused, Transform, each_row, position};
 use super::{check_len, frame_len};

@@ -7,9 +7,9 @@
 use std::ops::Range;
 
 use crate::cell::{Cell, FAR, square};
-use crate::frame_parts::{MANY, change};
 use crate::instructions::{LANES, cut, low_bits, pack, positive, write_set_bits};
 use crate::superposition::Matrix3;
+use crate::threads_within_frame::{MANY, change};
 
 /// Number of boxes within the largest distance between the centres of two intersecting spheres.
 const BOXES: f64 = 2.0;

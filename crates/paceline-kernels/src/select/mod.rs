@@ -6,11 +6,11 @@
 //! among the atoms that are read.
 
 use super::cell::{Cell, is_placeholder};
+use super::cell_conversion::Placement;
 use super::near_pairs::{Atoms, Measure, Point, Search, cell_for, extent_of, finite};
-use super::placement::Placement;
 use super::row_kernel::{Frames, cell_or_none};
 use super::transform_interface::Refused;
-use crate::frame_parts::{MANY, change};
+use crate::threads_within_frame::{MANY, change};
 use paceline_base::error::{self, Error};
 
 /// Label of an atom that matches no other atom.

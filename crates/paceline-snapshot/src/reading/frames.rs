@@ -16,12 +16,12 @@ use paceline_formats::trajectory::Trajectory;
 use paceline_formats::{Fields, Layout, UnitCell, dlpoly};
 
 #[cfg(all(unix, target_pointer_width = "64"))]
-use super::arrays::ArrayFrame;
+use super::h5md_frames::ArrayFrame;
 use super::{
     AtomSource, AtomTable, ById, Grid, IDS, Known, Moment, Owners, POSITIONS, Settings, Text,
     distribute, widths,
 };
-use crate::check::agree;
+use crate::agreement_of_ranks::agree;
 use crate::file::Heading;
 #[cfg(all(unix, target_pointer_width = "64"))]
 use crate::file::h5md::H5mdReader;

@@ -6,8 +6,8 @@
 
 use std::ops::RangeInclusive;
 
-use super::atom_table::{AtomTable, OWNERS, Widths};
-use super::exchange::{Exchange, Grid};
+use super::atom_columns::{AtomTable, OWNERS, Widths};
+use super::atoms_to_owners::{Exchange, Grid};
 use super::{ReadingCost, Settings, most_atoms};
 use crate::{Communicator, Reduce};
 use paceline_formats::error::Result;

@@ -4,30 +4,30 @@
 //! then exchange atoms, so that one reader has all atoms of an owner. Finally each owner gets one
 //! long message (Todorov & Bush, HPCxTR0806, section 5).
 
-#[cfg(all(unix, target_pointer_width = "64"))]
-mod arrays;
-mod atom_table;
-mod exchange;
+mod atom_columns;
+mod atoms_to_owners;
 pub mod frames;
 mod ghosts;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod h5md_frames;
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use paceline_formats::error::{Error, Result};
 
-use self::atom_table::PART;
-use self::atom_table::{OWNERS, Widths};
-use self::exchange::Exchange;
-use self::exchange::check_ranks;
-use crate::check::check_ids;
+use self::atom_columns::PART;
+use self::atom_columns::{OWNERS, Widths};
+use self::atoms_to_owners::Exchange;
+use self::atoms_to_owners::check_ranks;
+use crate::agreement_of_ranks::check_ids;
 use crate::{Communicator, Failure, Reduce};
 
-pub use self::atom_table::{AtomSource, Moment, Text};
-pub use self::atom_table::{
+pub use self::atom_columns::{AtomSource, Moment, Text};
+pub use self::atom_columns::{
     AtomTable, CHARGES, FORCES, IDS, Known, MASSES, NAMES, POSITIONS, VELOCITIES, widths,
 };
-pub use self::exchange::{ById, Grid, Owners};
+pub use self::atoms_to_owners::{ById, Grid, Owners};
 pub use self::ghosts::{Halo, WithGhosts};
 
 #[cfg(test)]

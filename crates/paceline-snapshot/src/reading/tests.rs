@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::Partition;
-use super::atom_table::{AtomSource, Moment};
-use super::atom_table::{
+use super::atom_columns::{AtomSource, Moment};
+use super::atom_columns::{
     AtomTable, CHARGES, FORCES, IDS, Known, MASSES, NAMES, POSITIONS, VELOCITIES, Widths, widths,
 };
-use super::exchange::{ById, Grid, Owners};
+use super::atoms_to_owners::{ById, Grid, Owners};
 use super::{ReadingCost, Settings, distribute};
 use crate::tests::thread_ranks::on_ranks;
 use paceline_formats::Fields;

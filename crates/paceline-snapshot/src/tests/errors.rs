@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::thread_ranks::on_ranks;
 use super::{Own, Random, Scratch, Setting, frame, scatter, system};
-use crate::check::check_ids;
-use crate::formats::Text;
+use crate::agreement_of_ranks::check_ids;
+use crate::atom_encoding::Text;
 use crate::{Failure, Method};
 use paceline_formats::Fields;
 use paceline_formats::error::Error;

@@ -2,7 +2,7 @@
 
 use super::thread_ranks::on_ranks;
 use super::{Own, Random, Scratch, Setting, frame, scatter, starts, system};
-use crate::formats::{Arrays, Float, Text};
+use crate::atom_encoding::{Arrays, Float, Text};
 use crate::{Batch, Cost, Method, Records};
 use paceline_formats::Fields;
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::super::output::Output;
+use super::super::atomic_output::Output;
 use super::library::{Functions, Id};
 use crate::{Failure, Result};
 

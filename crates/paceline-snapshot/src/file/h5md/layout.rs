@@ -11,8 +11,8 @@ use paceline_formats::Fields;
 use paceline_formats::os_calls::user_name;
 
 use super::super::{Contents, Heading, Property, Settings};
+use super::hdf5_objects::{Object, Result as Hdf5Result, Storage, Type, UNLIMITED};
 use super::library::{Hdf5, Id};
-use super::objects::{Object, Result as Hdf5Result, Storage, Type, UNLIMITED};
 use super::{damaged, enter, read_property, unlike, unsupported};
 use crate::Result;
 

@@ -5,9 +5,9 @@
 //! (`paceline/snapshot/h5md.py`).
 
 mod crash_safe;
+mod hdf5_objects;
 mod layout;
 mod library;
-mod objects;
 
 use std::io;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use self::layout::{
     values_path,
 };
 use self::library::{Hdf5, Id, Refusal};
-use super::output::{Output, check_output};
+use super::atomic_output::{Output, check_output};
 use super::{
     Container, Contents, Heading, Place, Property, Settings, check_atom_count, check_contents,
     unsupported,
@@ -417,7 +417,7 @@ fn read_property(
     property: Property,
     n_atoms: u64,
     atoms: Range<u64>,
-) -> objects::Result<Option<Vec<u8>>> {
+) -> hdf5_objects::Result<Option<Vec<u8>>> {
     let (name, kind, _) = property_of(property);
     if !hdf5.contains(id, name)? {
         return Ok(None);

@@ -7,7 +7,7 @@ use super::errors::Result;
 use super::types::{Array, Array2, Array3, ArrayMut, Number};
 use numpy::ndarray::Dimension;
 use paceline_formats::error;
-use paceline_kernels::placement::{Basis, PlacedFrames};
+use paceline_kernels::cell_conversion::{Basis, PlacedFrames};
 use paceline_kernels::row_kernel::Frames;
 
 /// Arguments that a kernel reads while the interpreter is released.
@@ -119,8 +119,8 @@ macro_rules! kernels {
                     $(mut $argument: $Argument),*
                 ) -> $crate::errors::Result<$Answer> {
                     let $task = &self.0;
-                    $(let $argument = $crate::kernels::Lend::lend(&mut $argument);)*
-                    $crate::kernels::in_frames(py, &positions, &cells, |$frames, $placed| $compute)
+                    $(let $argument = $crate::kernel_macro::Lend::lend(&mut $argument);)*
+                    $crate::kernel_macro::in_frames(py, &positions, &cells, |$frames, $placed| $compute)
                 }
             )*)?
             $($($methods)*)?

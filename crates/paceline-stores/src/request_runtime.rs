@@ -23,9 +23,11 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use crate::address::Address;
-use crate::client::{self, Client};
+use crate::build_client::{self, Client};
 use crate::credentials::settings;
-use crate::pace::{Estimate, LONG_REQUESTS, Pace, SHARERS, SHORT_REQUESTS, sharers};
+use crate::latency_and_bandwidth::{
+    Estimate, LONG_REQUESTS, Pace, SHARERS, SHORT_REQUESTS, sharers,
+};
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::Requests;
 
@@ -281,7 +283,7 @@ impl Process {
         if let Some(store) = stores.get(&key) {
             return Ok(Arc::clone(store));
         }
-        let Client { objects, lists } = client::connect(address)?;
+        let Client { objects, lists } = build_client::connect(address)?;
         let estimates = ESTIMATES.lock().unwrap_or_else(|lock| lock.into_inner());
         let number = number_of(&key.0);
         let known = estimates.iter().find(|(one, _)| *one == number);

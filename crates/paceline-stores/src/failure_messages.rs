@@ -8,7 +8,7 @@ use std::time::Duration;
 use object_store::client::{HttpError, HttpErrorKind};
 
 use crate::address::{Address, Scheme};
-use crate::client::{has_credentials, skipping};
+use crate::build_client::{has_credentials, skipping};
 use crate::credentials::{is_anonymous, proxy_variable};
 use crate::requests::{CONNECT_TIMEOUT, SILENCE, UNTRUSTED};
 use paceline_formats::error::Error;

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use object_store::list::PaginatedListOptions;
 
 use crate::address::{Address, Version};
-use crate::failure::Request;
+use crate::failure_messages::Request;
 use crate::object::{Object, Opening, each_part};
-use crate::process::Process;
+use crate::request_runtime::Process;
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::{Access, Requests, Source, Traffic};
 

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 
 use super::errors::{Failure, Result};
-use super::kernels::kernels;
+use super::kernel_macro::kernels;
 use super::types::{Array1, Array2, Array3, ArrayMut2, Columns, Indices};
 use paceline_kernels::contacts::{Contacts, PairDistances, Switch};
 use paceline_kernels::density::Profiles;
@@ -18,7 +18,7 @@ use paceline_kernels::near_pairs::Components;
 use paceline_kernels::order::Order;
 use paceline_kernels::rmsd::{self, Group};
 use paceline_kernels::transform_interface::Refused;
-use paceline_kernels::{dssp, frame_parts, gyration, projection, row_kernel, sasa};
+use paceline_kernels::{dssp, gyration, projection, row_kernel, sasa, threads_within_frame};
 
 /// Index of each atom's compound, and mass of each atom.
 type Compounds<'py> = (Indices, Array1<'py, f64>);
@@ -275,13 +275,13 @@ kernels! {
 /// Results do not change.
 #[pyfunction]
 pub(super) fn allow_threads(n: usize) {
-    frame_parts::allow_threads(n);
+    threads_within_frame::allow_threads(n);
 }
 
 /// Largest number of threads per frame that kernels called by this thread used since the last call.
 #[pyfunction]
 pub(super) fn used_threads() -> usize {
-    frame_parts::used_threads()
+    threads_within_frame::used_threads()
 }
 
 /// Allow kernels to use instruction sets beyond those of the base build (default), or forbid it.

@@ -184,8 +184,8 @@ impl<'a> PlacedFrames<'a> {
     }
 }
 
-/// Apply a transformation to the converted frames of a block, and apply the same changes to the
-/// stored frames.
+/// Transform the frames of a block. Frames with unusual cells are converted for the transformation,
+/// and its changes are then applied to the frames in their original orientation.
 ///
 /// # Errors
 /// As [`PlacedFrames::new`].
