@@ -2,7 +2,9 @@
 
 import csv
 import html
+import json
 import re
+from dataclasses import replace
 
 import MDAnalysis
 import numpy as np
@@ -25,6 +27,7 @@ from paceline.analysis.replica_figures import (
 )
 from paceline.analysis.replica_page import lines_of_profile
 from paceline.analysis.replicas import Replicas
+from paceline.analysis.results import Results
 from paceline.analysis.sasa import SASA
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import (
@@ -34,6 +37,7 @@ from paceline.analysis.uncertainty import (
     levels_of_rows,
     mean_of_replicas,
 )
+from paceline.cli import main
 from paceline.cli.answer import json_of_battery
 from paceline.errors import PacelineWarning, UnsupportedError
 
@@ -354,6 +358,118 @@ def test_means_of_equilibrated_frames_are_beside_those_of_all_frames(tmp_path):
     assert unknown.endswith("that of the equilibrated frames is unknown: a replica drifts.")
     assert drifts.startswith("Rg, long: a replica drifts, so there is no mean of equilibrated")
     assert any("Rg, long, equilibrated (Å): unknown: a rep" in one for one in replicas.summary())
+
+
+def with_series(replicas, change):
+    """Replace the tables of the radius of gyration by those with changed times and values."""
+    for (group, k, _), analysis in replicas.analyses.items():
+        table = analysis.results.table
+        times, values = (table.columns[title].astype(float) for title in ("time (ps)", "Rg (Å)"))
+        times, values = change(group, k, times, values)
+        frames = np.arange(len(times))
+        columns = {"frame": frames, "time (ps)": times, "Rg (Å)": values}
+        analysis.results = Results(
+            table=replace(table, columns=columns), provenance=analysis.results.provenance
+        )
+
+
+def test_rows_of_all_tables_are_chosen_by_one_rule(tmp_path, capsys):
+    """Each series has values and times that are not finite, and repeated times.
+
+    The rows that count are those with a finite value and a time of their own: of two rows at one
+    time, the first one with a value.
+    """
+    rng = np.random.default_rng(5)
+    asked = {"gyration": {"select": "all"}}
+    decay = 6 * np.exp(-np.arange(600) / 20)
+    replicas = Replicas(
+        {
+            group: [Battery(asked, in_memory(rng, mean + decay)) for _ in range(3)]
+            for group, mean in (("a", 5.0), ("b", 7.0))
+        }
+    ).run()
+    counted = np.ones(600, dtype=bool)
+    counted[[3, 9, 11, 200, 300, 400, 451]] = False
+
+    def damaged(group, k, times, values):
+        values[[3, 300]], values[9], values[200] = np.nan, np.inf, -np.inf
+        times[11], times[400] = np.nan, np.inf
+        times[451], times[301] = times[450], times[300]
+        return times, values
+
+    with_series(replicas, damaged)
+    folder = tmp_path / "o"
+    replicas.save(folder)
+    tables = {
+        name: pd.read_csv(folder / f"{name}.csv", comment="#")
+        for name in ("replicas", "means", "differences")
+    }
+    means, later = {}, {}
+    for group in ("a", "b"):
+        paths = [folder / group / f"{k}" / "gyration.csv" for k in (1, 2, 3)]
+        columns = [pd.read_csv(path, comment="#") for path in paths]
+        means[group] = [one["Rg (Å)"][counted].mean() for one in columns]
+        of_group = tables["replicas"][tables["replicas"]["group"] == group]
+        assert of_group["frames"].tolist() == [593] * 3
+        np.testing.assert_allclose(of_group["mean"], means[group])
+        starts, ends = [], []
+        for path, one in zip(paths, columns, strict=True):
+            values, times = one["Rg (Å)"].to_numpy(), one["time (ps)"].to_numpy()
+            wanted = paceline.convergence(values[counted], times[counted], n_series=3)
+            found = paceline.convergence(values, times, n_series=3)
+            start = found.equilibrated_from
+            assert counted[:start].sum() == wanted.equilibrated_from > 0
+            assert found.n_values == wanted.n_values == counted[start:].sum()
+            assert found.mean == pytest.approx(wanted.mean)
+            assert main(["convergence", str(path), "--json"]) == 0
+            (series,) = json.loads(capsys.readouterr().out)["series"]
+            assert series["mean_of_all"] == pytest.approx(values[counted].mean())
+            assert series["n_values"] == counted[series["equilibrated_from"] :].sum()
+            starts.append(start)
+            ends.append(wanted.mean)
+        later[group] = np.mean(ends)
+        verdict = replicas.verdicts("gyration")["Rg (Å)"][group].found
+        assert verdict.equilibrated_from == max(starts)
+        assert verdict.mean_of_all == pytest.approx(np.mean(means[group]))
+        kept = [len(frames) for frames in kept_frames(replicas, group)]
+        assert kept == [600 - start for start in starts]
+    found = tables["means"]
+    np.testing.assert_allclose(found["mean"], [np.mean(one) for one in means.values()])
+    np.testing.assert_allclose(found["mean, equilibrated"], [*later.values()])
+    (difference,) = tables["differences"]["difference"]
+    assert difference == pytest.approx(np.mean(means["b"]) - np.mean(means["a"]))
+    (difference,) = tables["differences"]["difference, equilibrated"]
+    assert difference == pytest.approx(later["b"] - later["a"])
+
+
+def kept_frames(replicas, group):
+    """Return the frames of each replica that `run(equilibrated=True)` would keep."""
+    found = replicas._equilibrated_frames()
+    return [found[id(one.universe.trajectory)] for one in replicas.groups[group]]
+
+
+def test_short_replicas_are_left_out_of_verdicts_and_equilibrated_means():
+    rng = np.random.default_rng(5)
+    asked = {"gyration": {"select": "all"}}
+    universes = [in_memory(rng, 5.0) for _ in range(3)] + [in_memory(rng, 9.0, 3)]
+    replicas = Replicas({"g": [Battery(asked, one) for one in universes]}).run()
+    of_all, later = (
+        found["Rg (Å)"]["g"]
+        for found in (replicas.means["gyration"], replicas.equilibrated_means("gyration"))
+    )
+    verdict = replicas.verdicts("gyration")["Rg (Å)"]["g"].found
+    assert (of_all.n_replicas, later.n_replicas, len(verdict.replica_means)) == (4, 3, 3)
+    assert later.mean == verdict.mean
+    assert later.interval == pytest.approx(verdict.half_width)
+    assert "left out: replica 4 (less than 4 values)" in verdict.reasons
+    text = "Rg: replicas with less than 4 values are left out of the verdict and of means of equil"
+    assert [one.startswith(text) for one in replicas.remarks("gyration")[:1]] == [True]
+    # Without a replica of 4 frames, there is no such mean, and none is described as a drift.
+    few = [in_memory(rng, 5.0, 3) for _ in range(2)]
+    replicas = Replicas({"g": [Battery(asked, one) for one in few]}).run()
+    assert np.isnan(replicas.equilibrated_means("gyration")["Rg (Å)"]["g"].mean)
+    assert not any("equilibrated" in one for one in replicas.remarks("gyration"))
+    assert not any("drift" in one for one in replicas.summary() if "Rg" in one)
 
 
 def test_each_replica_discards_its_own_start(tmp_path):

@@ -84,6 +84,17 @@ def test_means_and_verdicts_have_one_rule_for_repeated_times(repeated):
     assert f"; {verdict.short}" in summary
 
 
+def test_infinite_values_are_left_out_with_a_note():
+    values = 18 + np.random.default_rng(1).standard_normal(40)
+    with_infinite = np.insert(values, [0, 20], [np.inf, -np.inf])
+    columns = {"time (ps)": np.arange(42.0), "Rg (Å)": with_infinite}
+    table = Table(columns, "time (ps)", {"Rg (Å)": "Rg"}, "Rg (Å)")
+    (mean,) = table.means().values()
+    assert (mean.mean, mean.n_values) == (values.mean(), 40)
+    (summary,) = answers(table)
+    assert summary.endswith("; 2 infinite values left out")
+
+
 def test_means_and_verdicts_are_not_of_frames_out_of_order():
     columns = {"time (ps)": np.arange(40) // 2, "Rg (Å)": np.arange(40.0)}
     table = Table(columns, "time (ps)", {"Rg (Å)": "Rg"}, "Rg (Å)")

@@ -351,7 +351,8 @@ def _assess_replicas(
         if found:
             single = _assess_numbers(*parts[next(iter(found))], kind, precision, n_series)
         number = "one replica only" if found else f"no replica has {LEAST_VALUES} values"
-        return replace(single, reasons=(number, *single.reasons, *notes))
+        means = tuple(one.mean for one in found.values())
+        return replace(single, reasons=(number, *single.reasons, *notes), replica_means=means)
     return _agreement(found, parts, kind, precision, notes)
 
 
@@ -455,6 +456,7 @@ def _agreement(
         size,
         tail_effective_size(series),
         is_constant=all(one.is_constant for one in found.values()) and len(set(means)) == 1,
+        replica_means=tuple(means.tolist()),
     )
     # The variance between so few replicas may be larger by chi-squared.
     n_free = len(found) - 1

@@ -692,8 +692,8 @@ def number_parts(axis: "Axis", parts: np.ndarray) -> None:
 
 
 def running_mean(values: np.ndarray, width: int) -> np.ndarray:
-    """Average over a window around each point, shorter at the ends; NaN values are ignored."""
-    known = ~np.isnan(values)
+    """Average over a window around each point, shorter at the ends, without NaN and infinity."""
+    known = np.isfinite(values)
     sums = np.cumsum(np.concatenate([[0.0], np.where(known, values, 0.0)]))
     counts = np.cumsum(np.concatenate([[0], known]))
     places = np.arange(len(values))

@@ -27,12 +27,14 @@ from paceline.analysis.replica_figures import (
     differences,
     profile_of,
 )
+from paceline.analysis.series_verdict import DRIFTING
 from paceline.analysis.system_text import describe_span
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import SeriesVerdict, named_verdicts, system_verdict
 from paceline.analysis.uncertainty import (
     ENOUGH,
     FALSE_DISCOVERIES,
+    LEAST_VALUES,
     GroupDifference,
     ReplicaMean,
     adjusted_p_values,
@@ -192,14 +194,12 @@ def _paragraphs(
             later = _later_differences(replicas, name, series)
             for pair, difference in differences(means).items():
                 n_differences += 1
-                if abs(difference.difference) > difference.interval:
+                if _is_beyond(difference):
+                    note = ""
+                    if pair in later:
+                        part = _brief(_text_of(later[pair]), series)
+                        note = f" (in equilibrated frames {part})"
                     named = f"{title}, {name_and_unit(series)[0]}"
-                    part = later.get(pair)
-                    note = (
-                        ""
-                        if part is None
-                        else f" (in equilibrated frames {_brief(part[1], series)})"
-                    )
                     beyond.append(f"{named}: {pair} {_brief(f'{difference}', series)}{note}")
     if found:
         yield f"Means between replicas, with 95 % intervals: {'; '.join(found)}."
@@ -308,13 +308,13 @@ def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator
             yield _title_of_group(replicas, title, group), f"{mean}"
             if group in later:
                 named = add_to_title(_title_of_group(replicas, title, group), EQUILIBRATED)
-                yield named, DRIFTS if np.isnan(later[group].mean) else f"{later[group]}"
+                yield named, _text_of(later[group])
         first, *others = means.values()
         parts = _later_differences(replicas, name, title)
         for other, (pair, difference) in zip(others, differences(means).items(), strict=True):
             yield add_to_title(title, pair), f"{difference}"
             if pair in parts:
-                yield add_to_title(title, f"{pair}, {EQUILIBRATED}"), parts[pair][1]
+                yield add_to_title(title, f"{pair}, {EQUILIBRATED}"), _text_of(parts[pair])
             if difference.detectable > 0:
                 least = f"{digits(float(difference.detectable), 2)} {name_and_unit(title)[1]}"
                 yield (
@@ -325,53 +325,74 @@ def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator
 
 
 def _later_means(replicas: ShownReplicas, name: str, title: str) -> dict[str, ReplicaMean]:
-    """Return the means over equilibrated frames of the groups in which these are not all frames."""
-    means = replicas.means[name][title]
-    found = replicas.equilibrated_means(name).get(title, {})
+    """Return the means over equilibrated frames of the groups in which these are not all frames.
+
+    Without an equilibrated part, a group has such a mean, which is NaN, only if a replica drifts.
+    """
+    means, verdicts = replicas.means[name][title], replicas.verdicts(name).get(title, {})
     return {
         group: one
-        for group, one in found.items()
-        if not np.isclose(one.mean, means[group].mean, 1e-9, 0, equal_nan=True)
+        for group, one in replicas.equilibrated_means(name).get(title, {}).items()
+        if _differs(one.mean, means[group].mean, verdicts[group])
     }
 
 
 def _later_differences(
     replicas: ShownReplicas, name: str, title: str
-) -> dict[str, tuple[bool, str]]:
-    """Return whether differences over equilibrated frames are beyond their intervals, with texts.
-
-    Only differences of groups whose frames are not all equilibrated are returned.
-    """
+) -> dict[str, GroupDifference]:
+    """Return the differences over equilibrated frames that are not those of all frames."""
     of_all = differences(replicas.means[name][title])
+    verdicts = replicas.verdicts(name).get(title, {}).values()
     return {
-        pair: (
-            bool(abs(one.difference) > one.interval),
-            DRIFTS if np.isnan(one.difference) else f"{one}",
-        )
+        pair: one
         for pair, one in replicas.equilibrated_differences(name).get(title, {}).items()
-        if pair in of_all
-        and not np.isclose(one.difference, of_all[pair].difference, 1e-9, 0, equal_nan=True)
+        if pair in of_all and _differs(one.difference, of_all[pair].difference, *verdicts)
     }
+
+
+def _differs(equilibrated: np.ndarray, of_all: np.ndarray, *verdicts: SeriesVerdict) -> bool:
+    """True if a value over equilibrated frames is another one, or unknown because of a drift."""
+    if np.isnan(equilibrated):
+        return any(one.found.verdict == DRIFTING for one in verdicts)
+    return not bool(np.isclose(equilibrated, of_all, 1e-9, 0))
+
+
+def _is_beyond(difference: GroupDifference) -> bool:
+    """True if the 95 % interval of a difference does not include 0."""
+    return bool(abs(difference.difference) > difference.interval)
+
+
+def _text_of(found: ReplicaMean | GroupDifference) -> str:
+    """Format a mean or a difference over equilibrated frames, which may be unknown."""
+    value = found.mean if isinstance(found, ReplicaMean) else found.difference
+    return DRIFTS if np.isnan(value) else f"{found}"
 
 
 def _remarks_on_starts(replicas: ShownReplicas, name: str) -> Iterator[str]:
     """Yield sentences on means and differences that frames before equilibration change."""
     starts: list[str] = []
     drifts: list[str] = []
+    left_out: list[str] = []
     for title, means in replicas.means[name].items():
         for group, one in _later_means(replicas, name, title).items():
             named = _title_of_group(replicas, name_and_unit(title)[0], group)
-            (drifts if np.isnan(one.mean) else starts).append(named)
+            found = replicas.verdicts(name)[title][group].found
+            if found.verdict == DRIFTING:
+                drifts.append(named)
+            elif found.equilibrated_from:
+                starts.append(named)
+            if one.n_replicas < means[group].n_replicas and found.verdict != DRIFTING:
+                left_out.append(named)
         parts = _later_differences(replicas, name, title)
         for pair, difference in differences(means).items():
-            is_named = abs(difference.difference) > difference.interval
-            if is_named and pair in parts and not parts[pair][0]:
-                of_all, later = (_brief(one, title) for one in (f"{difference}", parts[pair][1]))
-                found = f"is {later}" if later == DRIFTS else f"is not: {later}"
-                yield (
-                    f"{add_to_title(name_and_unit(title)[0], pair)}: the difference of all frames, "
-                    f"{of_all}, is beyond its interval; that of the equilibrated frames {found}."
-                )
+            if pair not in parts or not _is_beyond(difference) or _is_beyond(parts[pair]):
+                continue
+            of_all, later = (_brief(one, title) for one in (f"{difference}", _text_of(parts[pair])))
+            ending = f"is {later}" if later == DRIFTS else f"is not: {later}"
+            yield (
+                f"{add_to_title(name_and_unit(title)[0], pair)}: the difference of all frames, "
+                f"{of_all}, is beyond its interval; that of the equilibrated frames {ending}."
+            )
     for some, why in (
         (starts, "the first frames of a replica are not equilibrated, and means of all frames"),
         (
@@ -380,8 +401,12 @@ def _remarks_on_starts(replicas: ShownReplicas, name: str) -> Iterator[str]:
         ),
     ):
         if some:
-            more = [f"{len(some) - REMARKED} more"] if len(some) > REMARKED else []
-            yield f"{joined([*some[:REMARKED], *more])}: {why} depend on the length of the runs."
+            yield f"{joined(some, REMARKED)}: {why} depend on the length of the runs."
+    if left_out:
+        yield (
+            f"{joined(left_out, REMARKED)}: replicas with less than {LEAST_VALUES} values are left "
+            "out of the verdict and of means of equilibrated frames, not of means of all frames."
+        )
 
 
 def remarks_of(replicas: ShownReplicas, name: str) -> list[str]:
@@ -462,12 +487,11 @@ def lines_of_profile(profile: Profile) -> Iterator[tuple[str, str]]:
             rows = np.flatnonzero(adjusted <= FALSE_DISCOVERIES)
             names = [
                 f"{places[row]:g}" + f" of chain {profile.chains[row] + 1}" * several_chains
-                for row in rows[:REMARKED]
+                for row in rows
             ]
-            names += [f"{len(rows) - REMARKED} more"] if len(rows) > REMARKED else []
             found = (
                 f"{len(rows)} of {n_known:,} differ, and at most 5 % of them are expected to be "
-                f"false: {label} {joined(names)}"
+                f"false: {label} {joined(names, REMARKED)}"
                 if names
                 else f"none of {n_known:,} differs"
             )

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -294,8 +295,9 @@ class Replicas:
         """Return the equilibrated frames by the id of the trajectory; empty if these are all."""
         found: dict[int, tuple[np.ndarray, str, str]] = {}
         every = {}
-        for name, (_, battery) in self._named.items():
-            start, why = equilibrated_start(_tables_of(battery), f"{name}: ")
+        for name, ((group, _), battery) in self._named.items():
+            tables = _tables_of(battery, n_replicas=len(self._kept[group]))
+            start, why = equilibrated_start(tables, f"{name}: ")
             frames = next(iter(battery.analyses.values())).frames
             # Replicas may be parts of one system, such as chains, with the same frames.
             every[name] = frames, (key := id(battery.universe.trajectory))
@@ -377,13 +379,13 @@ class Replicas:
         Returns
         -------
         dict of str to dict of str to ReplicaMean
-            Means by title and group; NaN if a replica of the group drifts. Only series with
-            verdicts have such means, and periodic angles have none.
+            Means by title and group; NaN if a replica of the group drifts. As in the verdict,
+            replicas with less than 4 values are left out. Only series with verdicts have such
+            means, and periodic angles have none.
         """
         if name not in self._equilibrated:
-            tables = {group: [*filter(None, of)] for group, of in self.tables(name).items()}
             self._equilibrated[name] = {
-                title: {group: equilibrated_mean(tables[group], title) for group in of_groups}
+                title: {group: equilibrated_mean(one) for group, one in of_groups.items()}
                 for title, of_groups in self.verdicts(name).items()
                 if all(one.kind == "linear" for one in of_groups.values())
             }
@@ -746,9 +748,13 @@ class Replicas:
         return {**facts, **(of_command or {COMMAND: IN_PYTHON})}
 
 
-def _tables_of(battery: "Battery") -> dict[str, Table | None]:
-    """Return the table of each analysis of a replica."""
-    return {name: one.results.table for name, one in battery.analyses.items()}
+def _tables_of(battery: "Battery", n_replicas: int = 1) -> dict[str, Table | None]:
+    """Return the table of each analysis of a replica, with the series of all replicas counted."""
+    tables = {name: one.results.table for name, one in battery.analyses.items()}
+    return {
+        name: one and replace(one, n_series=one.n_series * n_replicas)
+        for name, one in tables.items()
+    }
 
 
 def _summary(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> Table | None:

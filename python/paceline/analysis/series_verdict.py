@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -17,9 +17,10 @@ from paceline.analysis.uncertainty import (
     ENOUGH,
     LEAST_VALUES,
     LEVEL,
+    UsedRows,
     digits,
     limits_of_fractions,
-    rows_at_equal_times,
+    used_rows,
 )
 from paceline.performance.number_format import many
 
@@ -34,8 +35,6 @@ UNKNOWN_START = -1
 NOTABLE_HALVES = 2.5
 #: Number of decimal digits of a number in double precision.
 MOST_DIGITS = 15
-#: Note on a series whose times are strongly uneven.
-BY_TIME = "times are not equally spaced: values are weighted by the time that they stand for"
 #: Number of independent values with which a series is probably sampled. `ENOUGH` must be exceeded
 #: with a probability of 95 %: of autoregressive series with 10, 15, 20, 25, 30 and 40 independent
 #: values, 1, 3, 15, 33, 55 and 83 % were sampled.
@@ -93,6 +92,9 @@ class Convergence:
         True if there are 4 values or more, and all are equal, so that their mean has no interval.
     state : str
         State whose population `mean` is; empty for numbers and angles.
+    replica_means : tuple of float
+        Means of the equilibrated parts of the replicas that are compared, of which `mean` is the
+        mean; empty for one simulation.
     """
 
     verdict: Verdict
@@ -113,6 +115,7 @@ class Convergence:
     tail_size: float = np.nan
     is_constant: bool = False
     state: str = ""
+    replica_means: tuple[float, ...] = ()
 
     @property
     def half_width(self) -> float:
@@ -154,7 +157,7 @@ def assess_series(
     is_constant = values.min() == values.max()
     if is_constant or not np.isfinite(scale):
         odd = "are equal" if is_constant else "have no finite mean"
-        which = f"all {n:,} values" if BY_TIME not in notes else "all values by time"
+        which = f"all {n:,} values" if not used.by_time else "all values by time"
         return _unknown(values, rows, times, (f"{which} {odd}", *notes))
     deviations /= scale
     if start == UNKNOWN_START:
@@ -227,67 +230,26 @@ def longer(n_independent: float, least_independent: float) -> tuple[float, float
 
 
 def usable_rows(values: np.ndarray, times: np.ndarray | None) -> np.ndarray:
-    """Return rows with a finite value, and a time that differs from that of the row before.
-
-    If times are strongly uneven, rows are repeated by the time that they stand for, or left out.
-    """
+    """Return the rows of `used_rows`; raise `ValueError` if times decrease."""
     return _checked(values, times).rows
 
 
-class _Used(NamedTuple):
-    """Rows of a series that are used, and how."""
-
-    #: Rows with a finite value and a time of their own.
-    known: np.ndarray
-    #: Indices of these rows, or, for strongly uneven times, of those at equally spaced times.
-    rows: np.ndarray
-    #: Mean time between rows.
-    step: float
-    #: Notes on other rows, and on times.
-    notes: tuple[str, ...]
-
-
-def _checked(values: np.ndarray, times: np.ndarray | None) -> _Used:
-    """Choose the rows of a series that are used."""
-    known = np.isfinite(values)
-    notes: list[str] = []
-    if n_left := int((~known).sum()):
-        notes.append(f"left out: {many(n_left, 'value')} (NaN or infinite)")
+def _checked(values: np.ndarray, times: np.ndarray | None) -> UsedRows:
+    """Choose the rows of a series that are used; raise `ValueError` if times decrease."""
     if times is None:
-        return _Used(known, np.flatnonzero(known), 1.0, tuple(notes))
+        return used_rows(values, None)
     times = np.asarray(times, dtype=np.float64)
     if times.shape != values.shape:
         raise ValueError(f"expected {len(values)} times, one for each value, found {len(times)}")
-    timed = np.isfinite(times)
-    if n_left := int((~timed).sum()):
-        used = _checked(values[timed], times[timed])
-        known[timed] = used.known
-        notes = [f"left out: {many(n_left, 'value')} (without a time)", *used.notes]
-        rows = np.flatnonzero(timed)[used.rows]
-        return _Used(known & timed, rows, used.step, tuple(notes))
-    steps = np.diff(times)
-    least, most = steps.min(initial=np.inf), steps.max(initial=0)
-    if least < 0:
-        k = int(np.argmax(steps < 0))
+    timed = np.flatnonzero(np.isfinite(times))
+    later = np.flatnonzero(np.diff(times[timed]) < 0)
+    if len(later):
+        before, after = timed[later[0] : later[0] + 2]
         raise ValueError(
-            f"times decrease from {times[k]:g} to {times[k + 1]:g} at value {k + 1}: sort the "
+            f"times decrease from {times[before]:g} to {times[after]:g} at value {after}: sort the "
             "values, or assess each part"
         )
-    if least == 0:
-        known[1:] &= steps != 0
-        n_left = int((steps == 0).sum())
-        notes.append(f"left out: {many(n_left, 'value')} (at the time of the value before)")
-        steps = steps[steps != 0]
-        least = steps.min(initial=np.inf)
-    rows = np.flatnonzero(known)
-    step = float(np.mean(steps)) if len(steps) else 1.0
-    if most - least > 0.01 * most:
-        at = rows_at_equal_times(times[rows])
-        if at is not None:
-            step = float(np.ptp(times[rows])) / (len(rows) - 1)
-            return _Used(known, rows[at], step, (*notes, BY_TIME))
-        notes.append("times are not equally spaced: values count as equally spaced")
-    return _Used(known, rows, step, tuple(notes))
+    return used_rows(values, times)
 
 
 def _first_row(rows: np.ndarray, start: int, times: np.ndarray | None) -> int:

@@ -20,6 +20,8 @@ _CONDITION = re.compile(
     r"\s*(?:$|\band\b(?=\s+\S))",
     re.IGNORECASE,
 )
+#: Maximum number of series, and of analyses, that an error names.
+MOST_NAMED, MOST_ANALYSES = 8, 30
 EXAMPLES = (
     "expected 'NAME sampled', or NAME and half the width of the 95 % interval of its mean in the "
     "unit of the table, such as 'rmsd 0.1', joined by 'and'"
@@ -65,7 +67,7 @@ class _Condition:
             found = f"{len(titles)} series" + " of several units" * (len(units) > 1)
             raise UnsupportedError(
                 f"stop when {self.text!r}: {self.name} has {found}; choose one of them as "
-                f"'{self.name}.COLUMN': {joined(_few(titles))}"
+                f"'{self.name}.COLUMN': {joined(titles, MOST_NAMED)}"
             )
         verdicts: dict[str, SeriesVerdict] = {}
         for panel in panels:
@@ -155,7 +157,7 @@ def check_names(text: str, names: Collection[str]) -> None:
     lowered = {name.lower(): name for name in reversed([*names])}
     for series, _ in _parsed(text):
         if _named(series, lowered) is None:
-            possible = joined(_few(sorted(lowered.values()), 30))
+            possible = joined(sorted(lowered.values()), MOST_ANALYSES)
             raise UnsupportedError(_unknown(series, f"possible: {possible}"))
 
 
@@ -226,9 +228,3 @@ def _means(verdicts: Sequence[SeriesVerdict]) -> str:
     if len(verdicts) == 1:
         return f"mean {verdicts[0].mean_text}, {verdicts[0].found.reasons[0]}"
     return ", ".join(f"{name_and_unit(one.title)[0]} {one.mean_text}" for one in verdicts)
-
-
-def _few(titles: Sequence[str], most: int = 8) -> list[str]:
-    """Return the first titles, and the number of the others."""
-    more = len(titles) - most
-    return [*titles[:most], f"{more} more"] if more > 0 else list(titles)

@@ -32,6 +32,7 @@ def describe_columns(table: Table) -> dict[str, str]:
             title: mean.with_unit(
                 name_and_unit(title)[1], verdicts[title].short if title in verdicts else ""
             )
+            + _infinite(table, title)
             for title, mean in means.items()
         }
     elif is_angle:
@@ -45,6 +46,12 @@ def describe_columns(table: Table) -> dict[str, str]:
     else:
         found = {title: _describe_values(table, title) for title in titles}
     return {name_and_unit(title)[0]: text for title, text in found.items() if text}
+
+
+def _infinite(table: Table, title: str) -> str:
+    """Note infinite values, which a mean leaves out; empty if there are none."""
+    n = int(np.count_nonzero(np.isinf(np.asarray(table.columns[title], dtype=float))))
+    return f"; {many(n, 'infinite value')} left out" if n else ""
 
 
 def _describe_angles(degrees: np.ndarray, by_time: bool) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from paceline.analysis.uncertainty import SeriesMean, in_order, mean_of_series, values_in_time
+from paceline.analysis.uncertainty import SeriesMean, in_order, mean_of_series, used_rows
 from paceline.contract.system_interface import Atoms, Residues, attribute_of, has_attribute
 
 #: Maximum number of rows in a frequency table.
@@ -223,9 +223,11 @@ class Table:
         return {title: mean_of_series(self.columns[title], along) for title in titles or self.y}
 
     def values_in_time(self, title: str) -> tuple[np.ndarray, bool]:
-        """Return the known values of a series, and whether they are repeated by uneven times."""
+        """Return the values of a series that count, and whether uneven times repeat them."""
         times = np.asarray(self.columns[self.abscissa], dtype=float) if self.is_series else None
-        return values_in_time(np.asarray(self.columns[title], dtype=float), times)
+        values = np.asarray(self.columns[title], dtype=float)
+        used = used_rows(values, times)
+        return values[used.rows], used.by_time
 
 
 def rounding_of(times: np.ndarray) -> float:

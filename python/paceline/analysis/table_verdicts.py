@@ -41,6 +41,8 @@ DEGREES = ("°", "deg", "degree", "degrees")
 MOST_DIGITS = 12
 #: Numbers of frames from which commas are written.
 LARGE = 1e6
+#: Maximum number of series that a sentence names.
+MOST_NAMED = 5
 #: Maximum R̂ that is written as a number.
 MOST_SHOWN = 100
 
@@ -325,19 +327,10 @@ def replica_verdict(
     return SeriesVerdict(title, found, first.abscissa, kind, first.y_label)
 
 
-def equilibrated_mean(tables: Sequence[Table], title: str) -> ReplicaMean:
-    """Compute a mean between replicas from their equilibrated parts; NaN if one drifts."""
-    n_series = max(one.n_series for one in tables) * len(tables)
-    found = [
-        convergence(
-            np.asarray(one.columns[title], dtype=float),
-            np.asarray(one.columns[one.abscissa], dtype=float),
-            n_series=n_series,
-        )
-        for one in tables
-    ]
-    drifts = any(one.verdict == DRIFTING for one in found)
-    return mean_of_replicas([np.nan if drifts else one.mean for one in found])
+def equilibrated_mean(verdict: SeriesVerdict) -> ReplicaMean:
+    """Return the mean between the equilibrated parts of replicas; NaN if one drifts."""
+    means = verdict.found.replica_means
+    return mean_of_replicas(means if verdict.found.verdict != DRIFTING else [np.nan] * len(means))
 
 
 def verdicts_of_replicas(tables: Mapping[str, Table]) -> dict[str, SeriesVerdict]:
@@ -475,7 +468,7 @@ def _agreement(found: Mapping[str, SeriesVerdict]) -> str:
     if not differ:
         return f"Replicas agree ({shown} at most)."
     most = f", most in {worst}" if len(differ) > 1 else ""
-    differing = joined(_few(differ))
+    differing = joined(differ, MOST_NAMED)
     expected = f"({shown}; {MOST_R_HAT} or less is expected)"
     return f"Replicas, or their halves, differ in {differing}{most} {expected}."
 
@@ -499,7 +492,7 @@ def _answer(found: Mapping[str, SeriesVerdict]) -> str:
     n_sampled = len(grades.get(SAMPLED, ()))
     if start is None:
         drift = "drifts" if len(grades[DRIFTING]) == 1 else "drift"
-        begin = f"{joined(_few(grades[DRIFTING]))} {drift}"
+        begin = f"{joined(grades[DRIFTING], MOST_NAMED)} {drift}"
         whole = "The system is not equilibrated:" if len(found) > 1 else "The series"
         begin = f"{whole} {begin}"
     else:
@@ -515,11 +508,5 @@ def _answer(found: Mapping[str, SeriesVerdict]) -> str:
             begin = "There are too few values to see a drift"
     rest = grades.get(NOT_SHOWN, [])
     if rest:
-        return f"{begin}; not shown to be sampled: {joined(_few(rest))}."
+        return f"{begin}; not shown to be sampled: {joined(rest, MOST_NAMED)}."
     return f"{begin}."
-
-
-def _few(names: Sequence[str], most: int = 5) -> list[str]:
-    """Return the first names, and the number of the remaining ones."""
-    more = len(names) - most
-    return [*names[:most], f"{more} more"] if more > 0 else list(names)

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from paceline.analysis.mean_error import error_of_mean
+from paceline.performance.number_format import many
 
 #: Minimum number of independent values for a converged mean, exceeded with a probability of 95 %.
 ENOUGH = 10
@@ -33,6 +34,10 @@ LONG_STEPS, LONG_TIME = 0.02, 0.1
 FEW_STEPS = 4
 #: Maximum fraction of rows at the time of the row before, which are left out.
 MOST_REPEATED = 0.1
+#: Maximum difference of the steps of equally spaced times, as a fraction of the longest one.
+UNEVEN = 0.01
+#: Note on a series whose times are strongly uneven.
+BY_TIME = "times are not equally spaced: values are weighted by the time that they stand for"
 #: Confidence level of the test for correlated blocks.
 BLOCK_LEVEL = 0.99
 #: Smaller numbers are written with a power of 10.
@@ -51,7 +56,7 @@ class SeriesMean:
     mean : float
         Arithmetic mean, in the unit of the series.
     n_values : int
-        Number of values, without NaN.
+        Number of values, without those that are NaN or infinite.
     inefficiency : float
         Statistical inefficiency g: one of g values is independent; NaN for less than 4 values.
     error : float
@@ -154,26 +159,59 @@ def in_order(times: np.ndarray) -> bool:
 
     Programs that continue a run repeat its last time.
     """
-    steps = np.diff(times[~np.isnan(times)])
+    steps = np.diff(times[np.isfinite(times)])
     return bool(np.all(steps >= 0) and np.count_nonzero(steps == 0) <= MOST_REPEATED * len(steps))
 
 
-def values_in_time(values: np.ndarray, times: np.ndarray | None) -> tuple[np.ndarray, bool]:
-    """Return the values of a series without NaN, and whether they are repeated by their times.
+class UsedRows(NamedTuple):
+    """Rows of a series that are used for its mean and for its verdict, and how."""
 
-    See `rows_at_equal_times`. Values at the time of the row before are left out.
+    #: Rows with a finite value and a time of their own, bool, shape (n_values,).
+    known: np.ndarray
+    #: Indices of these rows, or, for strongly uneven times, of those at equally spaced times.
+    rows: np.ndarray
+    #: True if times are strongly uneven, so that rows are repeated by the time they stand for.
+    by_time: bool
+    #: Mean time between rows.
+    step: float
+    #: Notes on other rows, and on times.
+    notes: tuple[str, ...]
+
+
+def used_rows(values: np.ndarray, times: np.ndarray | None) -> UsedRows:
+    """Choose the rows of a series for its mean, its error, its start and its verdict.
+
+    These are the rows with a finite value and a finite time. Of rows at the same time, the first
+    one is used, unless times decrease somewhere. See also `rows_at_equal_times`.
     """
-    known = ~np.isnan(values)
-    if times is not None:
-        timed = np.isfinite(times)
-        if in_order(times):
-            places = np.flatnonzero(timed)
-            known[places[1:][np.diff(times[places]) == 0]] = False
-        timed &= known
-        rows = rows_at_equal_times(times[timed])
-        if rows is not None:
-            return values[timed][rows], True
-    return values[known], False
+    known = np.isfinite(values)
+    if times is None:
+        notes = _left_out(~known, "NaN or infinite")
+        return UsedRows(known, np.flatnonzero(known), False, 1.0, notes)
+    timed = np.isfinite(times)
+    notes = _left_out(~timed, "without a time")
+    notes += _left_out(timed & ~known, "NaN or infinite")
+    rows = np.flatnonzero(known & timed)
+    steps = np.diff(times[timed])
+    if np.all(steps >= 0):
+        is_again = np.diff(times[rows], prepend=-np.inf) == 0
+        notes += _left_out(is_again, "at the time of the value before")
+        rows, steps = rows[~is_again], steps[steps > 0]
+    known = np.zeros(len(times), dtype=bool)
+    known[rows] = True
+    step = float(np.ptp(times[rows])) / (len(rows) - 1) if len(rows) > 1 else 1.0
+    at = rows_at_equal_times(times[rows])
+    if at is not None:
+        return UsedRows(known, rows[at], True, step, (*notes, BY_TIME))
+    if len(steps) and np.ptp(steps) > UNEVEN * steps.max():
+        notes += ("times are not equally spaced: values count as equally spaced",)
+    return UsedRows(known, rows, False, step, notes)
+
+
+def _left_out(rows: np.ndarray, why: str) -> tuple[str, ...]:
+    """Note how many values are left out; empty if none is."""
+    n_values = int(np.count_nonzero(rows))
+    return (f"left out: {many(n_values, 'value')} ({why})",) if n_values else ()
 
 
 def mean_of_series(
@@ -193,12 +231,13 @@ def mean_of_series(
     Parameters
     ----------
     values : numpy.ndarray, shape (n_values,)
-        Values at equal intervals. NaN values are removed, and the remaining values count as
-        consecutive.
+        Values at equal intervals. NaN and infinite values are removed, and the remaining values
+        count as consecutive.
     times : numpy.ndarray, shape (n_values,), optional
         Times in any unit. If they are strongly uneven, such as logarithmic ones, the series is
         represented at as many equally spaced times, each by the value nearest in time. Values at
-        the time of the value before, such as where a run was continued, are left out.
+        the time of the value before, such as where a run was continued, and values without a time
+        are left out.
     blocks : bool
         Also estimate the error by block averaging, which takes most of the time; otherwise NaN.
 
@@ -215,7 +254,9 @@ def mean_of_series(
     >>> round(found.inefficiency), found.converged
     (10, True)
     """
-    values, by_time = values_in_time(np.asarray(values, dtype=np.float64), times)
+    values = np.asarray(values, dtype=np.float64)
+    used = used_rows(values, None if times is None else np.asarray(times, dtype=np.float64))
+    values, by_time = values[used.rows], used.by_time
     n = len(values)
     mean = float(values.mean()) if n else np.nan
     unknown = SeriesMean(mean, n, np.nan, np.nan, np.nan, np.nan, np.nan)

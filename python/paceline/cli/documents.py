@@ -263,6 +263,7 @@ class SampledSeries(TypedDict):
     tail_size: Annotated[float | None, "the same for their 5 % and 95 % quantiles"]
     is_constant: Annotated[bool, "true if all values are equal"]
     state: Annotated[str, "state whose population the mean is; empty for numbers and angles"]
+    replica_means: Annotated[list[float | None], "means of the replicas that are compared"]
 
 
 class NamedFinding(TypedDict):

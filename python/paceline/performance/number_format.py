@@ -113,16 +113,18 @@ def times(ratio: float) -> str:
     return f"{float(f'{ratio:.2g}'):,.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
-def joined(words: Sequence[str]) -> str:
-    """Join one or more words as a list in a sentence.
+def joined(words: Sequence[str], most: int | None = None) -> str:
+    """Join one or more words as a list in a sentence; of more than `most`, the others are counted.
 
     Examples
     --------
-    >>> joined(["one", "two", "three"])
-    'one, two and three'
+    >>> joined(["one", "two", "three"]), joined(["one", "two", "three"], 1)
+    ('one, two and three', 'one and 2 more')
     """
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last
+    if most is not None and len(words) > most:
+        words = [*words[:most], f"{len(words) - most:,} more"]
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> Iterator[str]:
