@@ -313,10 +313,10 @@ class TestOddInput:
     @pytest.mark.parametrize(
         ("values", "reason"),
         [
-            ([], "only 0 values (20 are needed)"),
+            ([], "no values (20 are needed)"),
             ([1.0], "only 1 value (20 are needed)"),
             ([1.0, 2.0], "only 2 values (20 are needed)"),
-            ([np.nan] * 10, "only 0 values (20 are needed)"),
+            ([np.nan] * 10, "no values (20 are needed)"),
             ([2.0] * 50, "all 50 values are equal"),
             ([3.1] * 1000, "all 1,000 values are equal"),  # their mean is rounded
             ([1.5e308, 1.6e308] * 4, "have no finite mean"),
@@ -858,6 +858,25 @@ def test_the_first_of_late_times_has_the_digits_of_the_step():
     columns = {"time (ps)": 1_234_565 + 5.0 * np.arange(N), "x (Å)": autoregressive(2)}
     (verdict,) = table_verdicts(Table(columns, "time (ps)", {"x (Å)": "x"}, "x (Å)")).values()
     assert verdict.start_text == "1.234565 µs"
+
+
+@pytest.mark.parametrize(
+    ("x_title", "step", "precision", "needed"),
+    [
+        ("time (ps)", 1e6, 0.03, r"\d+ ms to more than 1 s more needed"),
+        ("time (ps)", 1e6, 1e-4, r"more than 1 s more needed \(longer than any simulation\)"),
+        ("time (ps)", 1e6, 1e-200, r"more than 1 s more needed \(longer than any simulation\)"),
+        ("time (ps)", 1e6, 0.05, r"\d+ to \d+ ms more needed"),
+        ("time (ns)", 1.0, 0.05, r"\d+ to \d+ µs more needed"),
+        ("frame", 1, 0.05, r"\d+ to \d+ frames more needed"),
+        ("frame", 1, 1e-8, r"more than 1,000,000,000,000 frames more needed"),
+    ],
+)
+def test_needed_times_are_readable(x_title, step, precision, needed):
+    columns = {x_title: step * np.arange(N), "x (Å)": autoregressive(20)}
+    table = Table(columns, x_title, {"x (Å)": "x"}, "x (Å)")
+    (verdict,) = table_verdicts(table, precision=precision).values()
+    assert re.fullmatch(needed, verdict.needed_text)
 
 
 class TestTheCommand:

@@ -289,7 +289,8 @@ def _unknown(
 
 def _too_few(n_values: int) -> str:
     """Format a number of values, and the number that a verdict needs."""
-    return f"only {many(n_values, 'value')} ({LEAST_OF_VERDICT} are needed)"
+    found = f"only {many(n_values, 'value')}" if n_values else "no values"
+    return f"{found} ({LEAST_OF_VERDICT} are needed)"
 
 
 def _independent(found: Convergence) -> str:

@@ -9,7 +9,13 @@ from paceline.performance.number_format import joined, many
 #: Maximum number of kinds of residues that are named.
 MOST_KINDS = 6
 #: Units of time: length in ps, and smallest time in ps for which the unit is used.
-TIME_UNITS = (("µs", 1e6, 1e6), ("ns", 1e3, 1e4), ("ps", 1.0, 0.0))
+TIME_UNITS = (
+    ("s", 1e12, 1e12),
+    ("ms", 1e9, 1e9),
+    ("µs", 1e6, 1e6),
+    ("ns", 1e3, 1e4),
+    ("ps", 1.0, 0.0),
+)
 
 
 def describe_system(universe: System) -> str:
@@ -75,16 +81,17 @@ def describe_span(frames: np.ndarray, times: np.ndarray | None) -> str:
     # Allow for rounding: files store times in single precision.
     even = np.ptp(steps) <= max(1e-6 * np.abs(known).max(), 1e-3 * abs(steps[0]))
     apart = f"{time_text(float(np.median(steps)))} apart" if even else "at unequal intervals"
-    unit, length = _unit(known.max())
+    unit, length = unit_of_time(known.max())
     low, high = (f"{value / length:.6g}" for value in (known.min(), known.max()))
     return f"{n_frames} from {low} to {high} {unit}, {apart}"
 
 
-def _unit(time: float) -> tuple[str, float]:
+def unit_of_time(time: float) -> tuple[str, float]:
+    """Return a unit in which a time (ps) is easy to read, and its length, ps."""
     return next((name, length) for name, length, least in TIME_UNITS if abs(time) >= least)
 
 
 def time_text(time: float, n_digits: int = 6) -> str:
     """Format a time (ps) in a readable unit."""
-    unit, length = _unit(time)
+    unit, length = unit_of_time(time)
     return f"{time / length:.{n_digits}g} {unit}"

@@ -16,7 +16,7 @@ from paceline.analysis.series_verdict import (
     Convergence,
     Kind,
 )
-from paceline.analysis.system_text import time_text
+from paceline.analysis.system_text import time_text, unit_of_time
 from paceline.analysis.table import Table, name_and_unit, rounding_of
 from paceline.analysis.uncertainty import (
     ReplicaMean,
@@ -43,6 +43,9 @@ MOST_DIGITS = 12
 LARGE = 1e6
 #: Maximum number of series that a sentence names.
 MOST_NAMED = 5
+#: Maximum needed time, ps, or number of frames that is written as a number: no simulation of
+#: molecules has lasted a second.
+LONGEST = 1e12
 #: Maximum R̂ that is written as a number.
 MOST_SHOWN = 100
 
@@ -142,15 +145,9 @@ class SeriesVerdict:
     def needed_text(self) -> str:
         """Additional time that is needed; empty if none is needed, or if it is unknown."""
         low, high = self.found.needed_interval
-        needed = self.found.needed_time
-        if not needed > 0 or self.found.verdict == SAMPLED:
+        if not high > 0 or self.found.verdict == SAMPLED:
             return ""
-        if low <= 0:
-            return f"up to {duration(needed, self.x_title, 2)} more needed"
-        if np.isnan(low) or high < 1.1 * low:
-            return f"about {duration(needed, self.x_title, 2)} more needed"
-        low_text, high_text = (duration(one, self.x_title, 2) for one in (low, high))
-        return f"{low_text} to {high_text} more needed"
+        return more_needed(low, high, self.x_title)
 
     @property
     def advice(self) -> str:
@@ -177,12 +174,12 @@ class SeriesVerdict:
 
 
 def duration(value: float, title: str, n_digits: int = 4) -> str:
-    """Format a time with a readable unit, or a number of frames.
+    """Format a time with a readable unit, or the number of a frame.
 
     Examples
     --------
-    >>> duration(12_400.0, "time (ps)"), duration(120.0, "frame"), duration(1234.5, "step", 2)
-    ('12.4 ns', 'frame 120', '1200 steps')
+    >>> duration(12_400.0, "time (ps)"), duration(120.0, "frame"), duration(19.5, "time (ns)")
+    ('12.4 ns', 'frame 120', '19.5 ns')
     >>> duration(1_000_156.0, "time (ps)", 8), duration(2_000_001, "frame")
     ('1.000156 µs', 'frame 2,000,001')
     """
@@ -192,9 +189,48 @@ def duration(value: float, title: str, n_digits: int = 4) -> str:
         return time_text(rounded, max(6, n_digits))
     if unit:
         return f"{_plain(rounded, n_digits)} {unit}"
-    if n_digits > 2:
-        return f"{name} {_plain(value, n_digits)}"
-    return f"{_plain(rounded)} {'units of time' if name.lower() == 'time' else f'{name}s'}"
+    return f"{name} {_plain(value, n_digits)}"
+
+
+def more_needed(low: float, high: float, title: str) -> str:
+    """Format a probable and a cautious length of further simulation, with two digits.
+
+    Examples
+    --------
+    >>> more_needed(7100.0, 15_000.0, "time (ps)"), more_needed(5.9e4, 6e4, "time (ns)")
+    ('7.1 to 15 ns more needed', 'about 60 µs more needed')
+    >>> more_needed(2.5e5, 6.4e13, "time (ps)"), more_needed(3900.0, 5300.0, "frame")
+    ('250 ns to more than 1 s more needed', '3900 to 5300 frames more needed')
+    >>> more_needed(2.4e13, 2.8e13, "time (ps)")
+    'more than 1 s more needed (longer than any simulation)'
+    """
+    scale = UNITS_IN_TITLES.get(name_and_unit(title)[1])
+    low, high = (float(f"{one * (scale or 1.0):.2g}") for one in (low, high))
+    longest = f"more than {' '.join(_length(LONGEST, LONGEST, title))}"
+    if low >= LONGEST:
+        return f"{longest} more needed{' (longer than any simulation)' * (scale is not None)}"
+    number, unit = _length(high, high, title)
+    end = longest if high > LONGEST else f"{number} {unit}"
+    if low <= 0:
+        return f"up to {end} more needed"
+    if np.isnan(low) or high < 1.1 * low:
+        return f"about {end} more needed"
+    # A number below 1 would be hard to read, so that it has a unit of its own.
+    least, of = _length(low, high if low >= unit_of_time(high)[1] else low, title)
+    same = of == unit and high <= LONGEST
+    return f"{least}{'' if same else f' {of}'} to {end} more needed"
+
+
+def _length(value: float, like: float, title: str) -> tuple[str, str]:
+    """Return a time, ps, in the unit for another time, with the unit; or a number of frames."""
+    name, unit = name_and_unit(title)
+    if unit in UNITS_IN_TITLES:
+        shown, length = unit_of_time(like)
+        return _plain(value / length), shown
+    singular, plural = (
+        (name, f"{name}s") if name.lower() != "time" else ("unit of time", "units of time")
+    )
+    return _plain(value), unit or (singular if value == 1 else plural)
 
 
 def _plain(value: float, n_digits: int = 6) -> str:
