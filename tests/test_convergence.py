@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy.signal import lfilter
 from scipy.stats import chi2
 
@@ -13,10 +14,12 @@ import paceline
 from benchmarks.bench_verdicts import LOGARITHMIC, TableCase, at_times, measure_tables
 from paceline.analysis.convergence import latest_start
 from paceline.analysis.equilibration import averages, crossings_of_states
+from paceline.analysis.figures import ShownVerdicts, draw
 from paceline.analysis.replica_diagnostics import effective_size, rank_normalised_r_hat
 from paceline.analysis.results import Results
+from paceline.analysis.saved_tables import read_saved
 from paceline.analysis.table import Table
-from paceline.analysis.table_verdicts import count_verdicts, table_verdicts
+from paceline.analysis.table_verdicts import count_verdicts, replica_verdict, table_verdicts
 
 N = 2000
 
@@ -879,6 +882,12 @@ def test_needed_times_are_readable(x_title, step, precision, needed):
     assert re.fullmatch(needed, verdict.needed_text)
 
 
+def texts_of(path):
+    """Return the texts of a figure in SVG, in order."""
+    found = re.findall(">([^<]*)</text>", path.read_text(encoding="utf-8"))
+    return " ".join(" ".join(found).split())
+
+
 class TestTheCommand:
     @pytest.fixture
     def tables(self, tmp_path):
@@ -1225,9 +1234,49 @@ class TestTheCommand:
         assert one["needed_time"] > 20_000
         assert one["equilibrated_at"] == 10.0 * one["equilibrated_from"]
 
-    def test_the_figure_is_shaded(self, tables, tmp_path):
-        self.run(tables[0], "--y", "Rg", "--plot", str(tmp_path / "rg.svg"))
-        assert "not equilibrated" in (tmp_path / "rg.svg").read_text(encoding="utf-8")
+    def test_the_figure_has_the_mean_of_the_verdict(self, tables, tmp_path, capsys):
+        figure = ["--plot", str(tmp_path / "rg.svg"), "--overwrite"]
+        for further, verdict in (([], ""), (["--precision", "0.001"], "not shown to be sampled")):
+            self.run(tables[0], "--y", "Rg", *figure, *further)
+            row = re.split("  +", capsys.readouterr().out.splitlines()[1])
+            texts = texts_of(tmp_path / "rg.svg")
+            assert "not equilibrated" in texts
+            mean, of_all = (one.removesuffix(" Å") for one in row[3:5])
+            assert mean.partition(" ±")[0] != of_all
+            since = float(row[2].removesuffix(" ps")) / 1000
+            assert f"mean {mean} (95 %), from {since:g} ns on" in texts
+            assert f"mean {of_all}" not in texts
+            assert ("not shown to be sampled" in texts) == bool(verdict)
+
+    def test_the_figure_of_replicas_has_the_verdict_between_them(self, tmp_path, capsys):
+        paths = []
+        for k in range(6):
+            paths.append(str(tmp_path / f"run{k}.csv"))
+            values = 18 + autoregressive(3, seed=k) + 9 * (k == 2) * np.exp(-np.arange(N) / 60)
+            rows = np.column_stack([np.arange(N) * 10.0, values])
+            header = "time (ps),Rg (Å)"
+            np.savetxt(paths[k], rows, delimiter=",", comments="", header=header, encoding="utf-8")
+        figure = tmp_path / "rg.svg"
+        self.run(*paths, "--replicas", "--plot", str(figure))
+        row = re.split("  +", capsys.readouterr().out.splitlines()[1])
+        texts = texts_of(figure)
+        mean = row[3].removesuffix(" Å")
+        since = float(row[2].removesuffix(" ps")) / 1000
+        assert f"6 replicas: mean {mean} (95 %), from {since:g} ns on, R̂ 1.0" in texts
+        assert "not equilibrated" in texts
+        assert texts.count(": mean") == 1
+        # A replica that drifts has no equilibrated part, and neither have all of them together.
+        drift = np.loadtxt(paths[0], delimiter=",", skiprows=1)
+        drift[:, 1] += np.linspace(0, 9, N)
+        np.savetxt(paths[0], drift, delimiter=",", comments="", header=header, encoding="utf-8")
+        self.run(*paths, "--replicas", "--plot", str(figure), "--overwrite")
+        texts = texts_of(figure)
+        assert re.search(r"6 replicas: mean of all [\d.]+, drifting", texts)
+        tables = [read_saved(path).table() for path in paths]
+        found = replica_verdict(dict(zip(paths, tables, strict=True)), "Rg (Å)")
+        ax = draw(tables, Figure().subplots(), None, ShownVerdicts(between={"Rg (Å)": found}))
+        [shade] = ax.patches
+        assert shade.get_x() + shade.get_width() == pytest.approx(ax.dataLim.x1)
 
     def test_a_figure_of_a_drift_is_shaded_throughout(self, tables, tmp_path, capsys):
         self.run(tables[0], "--y", "SASA", "--plot", str(tmp_path / "sasa.svg"))
@@ -1241,15 +1290,22 @@ class TestTheCommand:
         [text] = Results(table=table).summary()
         assert text.endswith("drifting, no equilibrium mean yet: simulate longer")
 
-    def test_figures_of_several_kinds_are_refused_first(self, tables, tmp_path, capsys):
+    def test_figures_of_several_kinds_are_refused_after_the_verdicts(
+        self, tables, tmp_path, capsys
+    ):
         other = tmp_path / "other.csv"
         other.write_text("time (ps),RMSD (Å)\n" + "".join(f"{k},{k % 3}\n" for k in range(50)))
         figure = tmp_path / "both.png"
         self.run(tables[0], str(other), "--y", "R", "--plot", str(figure), status=2)
         out, err = capsys.readouterr()
-        assert not out
-        assert "tables in one figure must be of one kind" in err
+        assert f"{other}: RMSD (Å)  sampled" in out
+        assert "No drift is seen" in err or "equilibrated from" in err
+        assert f"{figure} is not written: tables in one figure must be of one kind" in err
         assert not figure.exists()
+        self.run(tables[0], str(other), "--y", "R", "--plot", str(figure), "--json", status=2)
+        document = json.loads(capsys.readouterr().out)
+        assert len(document["series"]) == 2
+        assert document["written"] == []
 
     def test_what_is_no_series_is_refused(self, tables, tmp_path, capsys):
         path = tmp_path / "rdf.csv"

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import matplotlib as mpl
 import MDAnalysis
@@ -260,8 +261,8 @@ def test_figures_have_labels_with_units(rmsd, rmsf):
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("time (ps)", "RMSD (Å)")
     names = [" ".join(text.get_text().split()) for text in axes.get_legend().get_texts()]
     assert names == [
-        "name CA or name CB, mean 4.4 ± 2.6 (95 %), drifting",
-        "resid 1-29, mean 2.7 ± 1.3 (95 %), drifting",
+        "name CA or name CB, mean of all 4.4, drifting",
+        "resid 1-29, mean of all 2.7, drifting",
         "not equilibrated",
     ]
     assert np.array_equal(axes.lines[0].get_ydata(), rmsd.results.rmsd[:, 2])
@@ -309,7 +310,7 @@ class TestFigures:
         axes, lines = self.lines_of(Results(table=table))
         assert len(lines) == 1
         texts = [text.get_text() for text in axes.get_legend().get_texts()]
-        assert texts == ["A, mean 250 ± 182 (95 %), drifting", "not equilibrated"]
+        assert texts == ["A, mean of all 250, drifting", "not equilibrated"]
 
     def test_a_power_of_ten_is_not_below_the_legend(self):
         values = np.linspace(0, 2e7, 50)
@@ -352,17 +353,19 @@ class TestFigures:
         assert verdict.found.equilibrated_from > 100
         axes, _ = self.lines_of(results)
         name, shaded = (text.get_text() for text in axes.get_legend().get_texts())
-        assert name == f"phi, mean {verdict.mean_text} (95 %)"
+        assert name == f"phi, mean {verdict.mean_text} (95 %), from {verdict.start_text} on"
         assert shaded == "not equilibrated"
         assert results.summary()[0].endswith(f"; {verdict.short}")
 
-    def test_clusters_have_a_verdict_and_no_mean(self):
+    def test_clusters_have_a_population_and_no_mean(self):
         states = np.repeat([0, 1, 0], [400, 100, 500])
         columns = {"time (ps)": np.arange(1000.0), "cluster": states}
         table = Table(columns, "time (ps)", {"cluster": "cluster"}, "cluster", no_mean=True)
         axes, _ = self.lines_of(Results(table=table))
         [text] = axes.get_legend().get_texts()
-        assert text.get_text() == "cluster, not shown to be sampled"
+        words = " ".join(text.get_text().split())
+        expected = r"cluster, population of state 0: 0\.90 \(.*, 95 %\), not shown to be sampled"
+        assert re.fullmatch(expected, words)
 
     def test_numbers_and_frames_in_another_order_have_no_mean(self):
         values = np.arange(500.0)

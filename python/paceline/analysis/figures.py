@@ -3,8 +3,8 @@
 import copy
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -23,13 +23,14 @@ from paceline.analysis.figure_text import (
     with_minus,
     write_in_full,
 )
-from paceline.analysis.series_verdict import DRIFTING, SAMPLED
+from paceline.analysis.series_verdict import DRIFTING
 from paceline.analysis.table import Image, States, Table, name_and_unit
-from paceline.analysis.table_verdicts import kind_of_series, verdicts_with_angles
+from paceline.analysis.table_verdicts import SeriesVerdict, kind_of_series, verdicts_with_angles
 from paceline.analysis.uncertainty import with_error
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import TIME_UNITS, readable_unit
 from paceline.errors import UnsupportedError, warn
+from paceline.performance.number_format import many
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -104,10 +105,26 @@ class Series:
     start: float = -np.inf
 
 
+@dataclass(frozen=True)
+class ShownVerdicts:
+    """Verdicts in a figure: on the series of each table, or between tables of replicas."""
+
+    #: Verdicts on the series of each table, by title.
+    of_tables: Sequence[Mapping[str, SeriesVerdict]] = ()
+    #: Verdicts on the series of all tables, by title, if these are of replicas.
+    between: Mapping[str, SeriesVerdict] = field(default_factory=dict)
+
+
 def draw(
-    tables: Table | Sequence[Table], ax: "Axes", options: FigureOptions | None = None
+    tables: Table | Sequence[Table],
+    ax: "Axes",
+    options: FigureOptions | None = None,
+    verdicts: ShownVerdicts | None = None,
 ) -> "Axes":
-    """Draw one table, or several tables of one kind, into `matplotlib.axes.Axes`."""
+    """Draw one table, or several tables of one kind, into `matplotlib.axes.Axes`.
+
+    The legend contains verdicts on the series; by default, they are computed.
+    """
     options = FigureOptions() if options is None else options
     given = [tables] if isinstance(tables, Table) else list(tables)
     chosen = [table.drawn or table for table in given]
@@ -119,7 +136,7 @@ def draw(
         warn("label: this figure has no legend of series, so the names are not shown")
     if first.panels:
         panels = zip(*(table.panels for table in chosen), strict=True)
-        return _draw_panels(list(panels), ax, options)
+        return _draw_panels(list(panels), ax, options, verdicts)
     write_in_full(ax)
     if first.states is not None:
         _draw_states(first, ax, options)
@@ -128,7 +145,7 @@ def draw(
     elif first.bars:
         _draw_bars(first, ax)
     else:
-        _draw_columns(chosen, ax, options)
+        _draw_columns(chosen, ax, options, verdicts)
     if options.xlim is not None:
         ax.set_xlim(options.xlim)
     if options.ylim is not None:
@@ -140,10 +157,15 @@ def draw(
     return ax
 
 
-def _draw_panels(panels: Sequence[tuple[Table, ...]], ax: "Axes", options: FigureOptions) -> "Axes":
+def _draw_panels(
+    panels: Sequence[tuple[Table, ...]],
+    ax: "Axes",
+    options: FigureOptions,
+    verdicts: ShownVerdicts | None,
+) -> "Axes":
     """Draw tables as panels in place of the axes, and return the axes of the lowest panel."""
     if len(panels) == 1:
-        return draw(panels[0], ax, options)
+        return draw(panels[0], ax, options, verdicts)
     figure, box = ax.figure, ax.get_position()
     _heighten(ax, options, figure_of(ax).get_figheight() * (1 + len(panels)) / 2.5)
     place = ax.get_subplotspec()
@@ -161,7 +183,7 @@ def _draw_panels(panels: Sequence[tuple[Table, ...]], ax: "Axes", options: Figur
         if options.label and len(one) == 1:
             below.label = tuple(labels[: len(one[0].y)])
             labels = labels[len(one[0].y) :]
-        draw(one, axes, below)
+        draw(one, axes, below, verdicts)
     for axes in all_axes[:-1]:
         axes.set_xlabel("")
     seen = []
@@ -271,7 +293,12 @@ def times_in_unit(text: str, label: str) -> str:
     return re.sub(rf"(?:{number} (±|to) )?\b{number} ps\b", convert, text)
 
 
-def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -> None:
+def _draw_columns(
+    tables: Sequence[Table],
+    ax: "Axes",
+    options: FigureOptions,
+    verdicts: ShownVerdicts | None,
+) -> None:
     """Draw columns against the x values as lines or points, with a legend above."""
     first = tables[0]
     x_label, abscissas = in_time_unit(
@@ -279,8 +306,18 @@ def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -
     )
     if options.time_unit is not None and name_and_unit(first.abscissa)[1] != "ps":
         warn(f"time_unit: the x axis is {x_label!r}, not a time")
-    series = _series_of(tables, abscissas, options, x_label)
+    series = _series_of(tables, abscissas, options, x_label, verdicts)
     artists: list[Artist | ErrorbarContainer] = [_draw_series(one, ax) for one in series]
+    names = [one.name for one in series]
+    between = verdicts.between if verdicts is not None and options.stats else {}
+    for title in (one for one in first.y if one in between):
+        one = between[title]
+        end = max(np.nanmax(x, initial=-np.inf) for x in abscissas)
+        since = _start_on_axis(one, np.array([end]), x_label)
+        artists.append(_draw_mean(one, ax, since, end))
+        of = f", {first.y[title]}" if len(first.y) > 1 else ""
+        n_replicas = many(len(one.found.replica_means), "replica")
+        names.append(f"{n_replicas}{of}: {_in_legend(one, since, x_label)}")
     start = max(one.start for one in series)
     begin = min(np.nanmin(x.astype(float), initial=np.inf) for x in abscissas)
     if start > begin:
@@ -319,7 +356,7 @@ def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -
         _draw_right(first, abscissas[0], ax, len(series))
     windows = {one.window for one in series} - {0}
     has_means = any(one.is_described for one in series)
-    names = [one.name for one in series] + ["not equilibrated"] * int(start > begin)
+    names += ["not equilibrated"] * int(start > begin)
     if not (len(series) > 1 or windows or has_means or options.label or first.bands or first.notes):
         artists, names = [], []
     if names or patches:
@@ -350,6 +387,7 @@ def _series_of(
     abscissas: Sequence[np.ndarray],
     options: FigureOptions,
     x_label: str,
+    verdicts: ShownVerdicts | None,
 ) -> list[Series]:
     """Collect the series of tables, with their names in the legend."""
     several = len(tables) > 1
@@ -367,26 +405,22 @@ def _series_of(
         if table.is_series and len(x) >= MANY_POINTS and not points:
             window = len(x) // WINDOWS | 1
         n_series = sum(len(one.y) for one in tables)
-        means = table.means() if options.stats and n_series <= NAMED else {}
-        verdicts = verdicts_with_angles(table) if options.stats and n_series <= NAMED else {}
+        assessed: Mapping[str, SeriesVerdict] = {}
+        if options.stats and verdicts is not None:
+            assessed = verdicts.between or verdicts.of_tables[k]
+        elif options.stats and n_series <= NAMED:
+            assessed = verdicts_with_angles(table)
+        is_alone = verdicts is None or not verdicts.between
         for j, (title, name) in enumerate(table.y.items()):
             start = -np.inf
             given = names[k] if several else names[j]
             name = times_in_unit(name, x_label)
             name = f"{given}, {name}" if several and given and len(table.y) > 1 else given or name
             own_name = name
-            if title in verdicts:
-                sampling = verdicts[title].found
-                note = "" if sampling.verdict == SAMPLED else sampling.verdict
-                if verdicts[title].kind == "angle" and not sampling.is_constant:
-                    name = f"{name}, {with_minus(verdicts[title].short_mean)}"
-                elif title in means:
-                    name = f"{name}, {with_minus(means[title].with_note(note))}"
-                elif note:
-                    name = f"{name}, {note}"
-                # A series that drifts has no equilibrated part, so all of it is before `start`.
-                drifts = sampling.verdict == DRIFTING
-                start = float(np.nanmax(x) if drifts else x[sampling.equilibrated_from or 0])
+            if title in assessed:
+                start = _start_on_axis(assessed[title], x, x_label)
+                if n_series <= NAMED and is_alone:
+                    name = f"{name}, {_in_legend(assessed[title], start, x_label)}"
             band = table.limits_of(title)
             one = Series(x, table.columns[title], name, points, window, band, start=start)
             one = replace(one, is_described=name != own_name)
@@ -403,6 +437,33 @@ def _series_of(
                 one = replace(one, colours=colours)
             found.append(one)
     return found
+
+
+def _start_on_axis(verdict: SeriesVerdict, x: np.ndarray, x_label: str) -> float:
+    """Return the start of the equilibrated part in the unit of an axis; the end if there is none.
+
+    A series that drifts has no equilibrated part. Without a value, there is no start.
+    """
+    if verdict.found.verdict == DRIFTING:
+        return float(np.nanmax(x, initial=-np.inf))
+    start = np.array([verdict.found.equilibrated_at])
+    _, (start,) = in_time_unit(verdict.x_title, [start], name_and_unit(x_label)[1])
+    return float(np.nan_to_num(start[0], nan=-np.inf))
+
+
+def _in_legend(verdict: SeriesVerdict, start: float, x_label: str) -> str:
+    """Describe a verdict in a legend, with the start in the unit of the x axis."""
+    name, unit = name_and_unit(x_label)
+    return with_minus(verdict.in_legend(f"{start:.6g} {unit}" if unit else f"{name} {start:.6g}"))
+
+
+def _draw_mean(verdict: SeriesVerdict, ax: "Axes", start: float, end: float) -> "Line2D":
+    """Draw the mean of replicas from their start on; nothing if one drifts."""
+    known = verdict.found.verdict != DRIFTING and np.isfinite([start, end]).all()
+    ends = [start, end] if known else []
+    means = [verdict.found.mean] * len(ends)
+    (line,) = ax.plot(ends, means, "--" if known else "", color="black", linewidth=1.2)
+    return line
 
 
 def _draw_series(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathCollection":

@@ -291,9 +291,9 @@ def draw_series(
             if group not in means[title]:
                 continue
             mean, colour = means[title][group], f"C{number}"
-            note = of_groups[group].found.verdict if group in of_groups else SAMPLED
-            label: str | None = f"{group}, {with_minus(mean.short)}" if options.stats else group
-            label = label if note == SAMPLED else f"{label}, {note}"
+            label: str | None = group
+            if options.stats:
+                label = f"{group}, {with_minus(_mean_of_all(mean, of_groups.get(group)))}"
             heading = label if len(tables) == 1 else None
             for k, table in zip(numbers[group], of_group, strict=True):
                 if table is None or title not in table.columns:
@@ -332,6 +332,19 @@ def draw_series(
         else:
             legend_above(ax)
     return figure
+
+
+def _mean_of_all(mean: ReplicaMean, verdict: SeriesVerdict | None) -> str:
+    """Format a mean over all frames, with the verdict, for a legend.
+
+    Beside a start that is shaded, it is named as the mean of all frames.
+    """
+    if verdict is None:
+        return mean.short
+    found = verdict.found
+    is_later = found.verdict == DRIFTING or bool(found.equilibrated_from)
+    text = mean.short.replace("mean ", "mean of all ", 1) if is_later else mean.short
+    return text if found.verdict == SAMPLED else f"{text}, {found.verdict}"
 
 
 def draw_points(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure":

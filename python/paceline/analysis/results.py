@@ -13,7 +13,7 @@ import numpy as np
 from paceline._util.files import new_file, new_files, temporary_name, writing_to
 from paceline._util.json_object import JsonObject
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.figures import draw, new_figure
+from paceline.analysis.figures import ShownVerdicts, draw, new_figure
 from paceline.analysis.saved_tables import FIGURE, FURTHER, DigestedText, describe, with_digest
 from paceline.analysis.summary import answers
 from paceline.analysis.table import Table, name_and_unit
@@ -588,6 +588,7 @@ def save_figure(
     options: FigureOptions,
     *,
     overwrite: bool = False,
+    verdicts: ShownVerdicts | None = None,
 ) -> None:
     """Draw one table, or several tables into one figure, and save the figure to a file."""
     check_figure_ending(path)
@@ -595,7 +596,7 @@ def save_figure(
 
     with styled(FIGURE_STYLE, options.style):
         figure = new_figure(Figure, options)
-        draw(tables, figure.subplots(), options)
+        draw(tables, figure.subplots(), options, verdicts)
         with new_file(path, overwrite=overwrite, binary=True) as file:
             figure.savefig(file, format=_ending(path)[1:])
 

@@ -19,6 +19,7 @@ from paceline.analysis.series_verdict import (
 from paceline.analysis.system_text import time_text, unit_of_time
 from paceline.analysis.table import Table, name_and_unit, rounding_of
 from paceline.analysis.uncertainty import (
+    BY_TIME,
     ReplicaMean,
     decimals_of,
     digits,
@@ -120,12 +121,40 @@ class SeriesVerdict:
             return which + "{} ({} to {})".format(*numbers)
         return f"{with_error(self.found.mean, half)}{self.unit}"
 
+    def in_legend(self, since: str) -> str:
+        """Describe the mean from the start on, at the time `since`, and the verdict, in a legend.
+
+        The axis has the unit, except for angles.
+        """
+        found, unit = self.found, self.unit.strip(" ") if self.kind == "angle" else ""
+        if np.isnan(found.mean):
+            return "no mean"
+        mean, of_all = (
+            f"{text.removesuffix(self.unit)}{unit}"
+            for text in (self.mean_text, self.mean_of_all_text)
+        )
+        if found.n_values == 1:
+            return mean
+        if found.is_constant:
+            return f"mean {mean}, constant"
+        if found.verdict == DRIFTING:
+            return f"mean of all {of_all}, drifting"
+        text = f"mean {mean}{' (95 %)' * (found.half_width > 0)}"
+        if self.kind == "states":
+            text = f"population of {mean.removesuffix(')')}{', 95 %)' * mean.endswith(')')}"
+        notes = [f"from {since} on"] * bool(found.equilibrated_from)
+        notes += ["weighted by time"] * (BY_TIME in found.reasons)
+        notes += [found.verdict] * (found.verdict != SAMPLED)
+        notes += [f"R̂ {self.r_hat_text}"] * (self.r_hat_text != "")
+        return ", ".join([text, *notes])
+
     @property
-    def short_mean(self) -> str:
-        """Mean of the equilibrated part and verdict, as in a legend."""
-        level = " (95 %)" if self.found.half_width > 0 else ""
-        note = "" if self.found.verdict == SAMPLED else f", {self.found.verdict}"
-        return f"mean {self.mean_text}{level}{note}"
+    def r_hat_text(self) -> str:
+        """R̂ of replicas with two decimals; empty for one simulation."""
+        r_hat = self.found.r_hat
+        if np.isnan(r_hat):
+            return ""
+        return f"{r_hat:.2f}" if r_hat < MOST_SHOWN else f"above {MOST_SHOWN}"
 
     @property
     def mean_of_all_text(self) -> str:
@@ -495,11 +524,11 @@ def system_verdict(found: Mapping[str, SeriesVerdict]) -> str:
 
 def _agreement(found: Mapping[str, SeriesVerdict]) -> str:
     """Say whether replicas agree; empty for one simulation."""
-    known = {name: one.found.r_hat for name, one in found.items() if not np.isnan(one.found.r_hat)}
+    known = {name: one.found.r_hat for name, one in found.items() if one.r_hat_text}
     if not known:
         return ""
     worst = max(known, key=lambda name: known[name])
-    shown = f"R̂ {known[worst]:.2f}" if known[worst] < MOST_SHOWN else f"R̂ above {MOST_SHOWN}"
+    shown = f"R̂ {found[worst].r_hat_text}"
     differ = [name for name, r_hat in known.items() if r_hat > MOST_R_HAT]
     if not differ:
         return f"Replicas agree ({shown} at most)."

@@ -3,7 +3,7 @@
 import argparse
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -25,6 +25,7 @@ from paceline.cli.options import (
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from paceline.analysis.figures import ShownVerdicts
     from paceline.analysis.saved_tables import SavedTable
     from paceline.analysis.table import Table
     from paceline.analysis.table_verdicts import SeriesVerdict
@@ -120,22 +121,46 @@ def run_convergence(args: argparse.Namespace) -> None:
         tables[path] = _series_of(saved, args)
         for note in notes[path]:
             say(f"{path}: {note}")
-    if args.plot is not None:
-        _check_drawable([*tables.values()])
+    refused = _why_not_drawable([*tables.values()]) if args.plot is not None else ""
     of_several = _of_replicas if args.replicas else _of_each
     found = of_several(tables, args, notes)
     answer = system_verdict({name_and_unit(name)[0]: one for name, one in found.items()})
     if args.json:
-        series, written = json_of_verdicts(found), files_of(args.plot)
+        series, written = json_of_verdicts(found), [] if refused else files_of(args.plot)
         print_json("convergence", series=series, answer=answer, written=written)
     else:
         print(format_verdicts(found))
         if answer:
             say(answer)
+    if refused:
+        raise UnsupportedError(f"{args.plot} is not written: {refused}")
     if args.plot is not None:
         label_tables(options, [*tables])
-        save_figure([*tables.values()], args.plot, options, overwrite=args.overwrite)
+        shown = _shown_verdicts(found, tables, is_between=args.replicas)
+        drawn = [*tables.values()]
+        save_figure(drawn, args.plot, options, overwrite=args.overwrite, verdicts=shown)
         say(f"wrote {args.plot}")
+
+
+def _shown_verdicts(
+    found: "Mapping[str, SeriesVerdict]", tables: "Mapping[Path, Table]", *, is_between: bool
+) -> "ShownVerdicts":
+    """Return the verdicts for the figure, by table and by title."""
+    from paceline.analysis.figures import ShownVerdicts
+
+    if is_between:
+        return ShownVerdicts(between=found)
+    of_tables = []
+    for path, whole in tables.items():
+        titles = [title for panel in whole.panels or [whole] for title in panel.y]
+        names = {title: _name(path, title, tables) for title in titles}
+        of_tables.append({title: found[name] for title, name in names.items() if name in found})
+    return ShownVerdicts(of_tables)
+
+
+def _name(path: Path, title: str, paths: Collection[Path]) -> str:
+    """Name a series in the output; if there are several files, the name contains the file."""
+    return f"{path}: {title}" if len(paths) > 1 else title
 
 
 def with_times(saved: "SavedTable") -> "tuple[SavedTable, list[str]]":
@@ -219,20 +244,22 @@ def _series_of(saved: "SavedTable", args: argparse.Namespace) -> "Table":
     return table
 
 
-def _check_drawable(tables: "Sequence[Table]") -> None:
-    """Before the computation, refuse a figure of text, or of tables that cannot share a figure."""
+def _why_not_drawable(tables: "Sequence[Table]") -> str:
+    """Return why there is no figure of text, or of tables that cannot share one; otherwise ""."""
     from paceline.analysis.figures import check_same_kind
 
     if len(tables) > 1 and any(one.panels for one in tables):
-        raise UnsupportedError("a figure of several tables shows one unit: select --y")
-    if len(tables) > 1:
-        check_same_kind(tables)
+        return "a figure of several tables shows one unit: select --y"
+    try:
+        if len(tables) > 1:
+            check_same_kind(tables)
+    except UnsupportedError as error:
+        return f"{error}"
     for table in chain.from_iterable(one.panels or [one] for one in tables):
         for title in table.y:
             if table.columns[title].dtype.kind == "U":
-                raise UnsupportedError(
-                    f"column {title!r} is text, which has no figure: omit --plot"
-                )
+                return f"column {title!r} is text, which has no figure"
+    return ""
 
 
 def _of_each(
@@ -240,12 +267,11 @@ def _of_each(
     args: argparse.Namespace,
     notes: "Mapping[Path, Sequence[str]]",
 ) -> "dict[str, SeriesVerdict]":
-    """Assess each series of each table. If there are several files, names contain the file."""
+    """Assess each series of each table, by the names of `_name`."""
     found: dict[str, SeriesVerdict] = {}
     for path, table in tables.items():
         for one in _verdicts(path, table, args):
-            several = len(tables) > 1
-            found[f"{path}: {one.title}" if several else one.title] = _noted(one, notes[path])
+            found[_name(path, one.title, tables)] = _noted(one, notes[path])
     return found
 
 
