@@ -448,6 +448,76 @@ def kept_frames(replicas, group):
     return [found[id(one.universe.trajectory)] for one in replicas.groups[group]]
 
 
+def test_energies_of_replicas_count(tmp_path):
+    """Energies every 10 ps are equilibrated later than the radius, with frames every 2 ps."""
+    rng = np.random.default_rng(3)
+    times = np.arange(0, 1400, 10)
+
+    def battery(decay, shift, k, group):
+        values = shift - 5000 + 3 * rng.standard_normal(len(times)) + decay * np.exp(-times / 60)
+        rows = "".join(f"{time} {one:.4f}\n" for time, one in zip(times, values, strict=True))
+        path = tmp_path / f"{group}{k}.xvg"
+        axes = '@ xaxis label "Time (ps)"\n@ yaxis label "(kJ/mol)"\n'
+        path.write_text(f'{axes}@ s0 legend "Potential"\n{rows}', "utf-8")
+        one = Battery({"gyration": {"select": "all"}}, in_memory(rng, 5.0))
+        return one.add_energies(path)
+
+    groups = {
+        "a": [battery(90, 0, k, "a") for k in range(3)],
+        "b": [battery(0, 20, k, "b") for k in range(3)],
+    }
+    replicas = Replicas(groups).run()
+    (title,) = replicas.means["energies"]
+    series = [one.energies.results.table.columns[title] for one in replicas.groups["a"]]
+    assert [len(one) for one in series] == [120] * 3  # without the times after the last frame
+    own = [one.mean() for one in series]
+    assert replicas.means["energies"][title]["a"] == mean_of_replicas(own)
+    verdict = replicas.verdicts("energies")[title]["a"]
+    assert verdict.found.equilibrated_at > 100
+    later = replicas.equilibrated_differences("energies")[title]["b - a"]
+    assert abs(later.difference - 20) < later.interval
+    of_all = replicas.differences["energies"][title]["b - a"]
+    assert abs(of_all.difference - 20) > of_all.interval
+    assert any("energies (Potential)" in one or "energies is" in one for one in replicas.summary())
+    folder = tmp_path / "o"
+    replicas.save(folder)
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert {folder / name for name in names} <= set(replicas.outputs(folder))
+    assert {"energies.svg", "a/1/energies.csv"} <= names
+    rows = pd.read_csv(folder / "replicas.csv", comment="#")
+    np.testing.assert_allclose(rows[rows["analysis"] == "energies"]["mean"][:3], own)
+    page = html.unescape((folder / "index.html").read_text(encoding="utf-8"))
+    assert "Potential, b - a, equilibrated" in page
+    assert "a0.xvg" not in page
+    assert "without the energies" in (folder / "battery.toml").read_text(encoding="utf-8")
+    named = {
+        (one["group"], one["replica"], one["name"]) for one in json_of_battery(replicas)["analyses"]
+    }
+    assert ("b", 3, "energies") in named
+    replicas.run(equilibrated=True)
+    starts = [one.analyses["gyration"].frames[0] for one in replicas.batteries]
+    assert min(starts[:3]) > 50
+    assert starts[3:] == [0, 0, 0]
+    firsts = [one.energies.results.times[0] for one in replicas.batteries]
+    assert firsts == [2 * start for start in starts]
+    assert sum("energies is equilibrated from" in one for one in replicas.warnings) == 3
+
+
+def test_energies_in_a_file_are_of_one_trajectory(systems, tmp_path):
+    path = tmp_path / "groups.toml"
+    text = f'''
+        [gyration]
+        [energies]
+        files = ["md.edr"]
+        [groups.wt]
+        topology = "{systems / "wt" / "top.pdb"}"
+        trajectories = "{systems / "wt" / "*" / "md.xtc"}"
+        '''
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UnsupportedError, match=r"\[energies\] would be those of every replica"):
+        Replicas.from_file(path)
+
+
 def test_short_replicas_are_left_out_of_verdicts_and_equilibrated_means():
     rng = np.random.default_rng(5)
     asked = {"gyration": {"select": "all"}}

@@ -370,9 +370,14 @@ class Battery:
             )
             options["transforms"] = given  # type: ignore[typeddict-item]
             run(analyses, **options)
-            if self.energies is not None:
-                self.energies = _energies_in_frames(self._all_energies, analyses[0])
+            self.limit_energies()
         return self
+
+    def limit_energies(self) -> None:
+        """Leave out energies at times without a frame of the last run, if there are energies."""
+        if self.energies is not None:
+            one = next(iter(self.analyses.values()))
+            self.energies = _energies_in_frames(self._all_energies, one)
 
     def _run_equilibrated(self, **options: Any) -> Self:
         """Run over all frames, then again from the frame where all series are equilibrated."""
@@ -381,8 +386,7 @@ class Battery:
         self.run(**options)
         one = next(iter(self.analyses.values()))
         tables = {name: shown.results.table for name, shown in self.shown.items()}
-        times = one.times if one.times_known else np.empty(0)
-        start, why = equilibrated_start(tables, frame_times={ENERGIES: times})
+        start, why = equilibrated_start(tables, frame_times=self.frame_times)
         if start:
             frames = one.frames[start:]
             for name in ("start", "stop", "step", *TeeOptions.__annotations__):
@@ -390,6 +394,12 @@ class Battery:
             self.run(**{**options, "frames": frames})
             self.warnings.append(f"{start:,} frames are left out: {why}")
         return self
+
+    @property
+    def frame_times(self) -> dict[str, np.ndarray]:
+        """Times of the frames of the last run, ps, for tables whose rows are not frames."""
+        one = next(iter(self.analyses.values()))
+        return {ENERGIES: one.times if one.times_known else np.empty(0)}
 
     def during(self) -> Self:
         """Return a battery of those analyses that have results while a trajectory grows.

@@ -130,8 +130,8 @@ def page_of_replicas(
     """Make the page; `shared_files` are tables of all analyses."""
     headings = {}
     for name in replicas.names:
-        battery = next(one for one in replicas.batteries if name in one.analyses)
-        headings[name] = heading(name, battery.analyses[name], battery.described[name])
+        battery = next(one for one in replicas.batteries if name in one.shown)
+        headings[name] = heading(name, battery.shown[name], battery.described[name])
     reasons = {f"{name}: {why}" for one in replicas.batteries for name, why in one.left_out.items()}
     warnings = warnings_of(sorted(reasons), replicas.warnings)
     overview = Overview(
@@ -256,8 +256,13 @@ def _section(
     replicas: ShownReplicas, name: str, title: str, options: FigureOptions
 ) -> ResultSection:
     """Make the card of an analysis on the page."""
-    described = next(one.described for one in replicas.batteries if name in one.analyses)
-    given = [f"{key} = {value}" for key, value in described[name].items() if key != "analysis"]
+    described = [one.described[name] for one in replicas.batteries if name in one.shown]
+    # Files of energies are those of one replica.
+    given = [
+        f"{key} = {value}"
+        for key, value in described[0].items()
+        if key != "analysis" and all(one.get(key) == value for one in described)
+    ]
     profile = replicas.profile(name)
     charts = {"": charts_of_replicas(replicas.tables(name), replicas.numbers, options.time_unit)}
     charts["-frequent"] = []
@@ -412,7 +417,7 @@ def _remarks_on_starts(replicas: ShownReplicas, name: str) -> Iterator[str]:
 def remarks_of(replicas: ShownReplicas, name: str) -> list[str]:
     """Describe results that cannot be compared, and results that are not converged."""
     found = []
-    lacking = [group for group, one in replicas.groups.items() if name not in one[0].analyses]
+    lacking = [group for group, one in replicas.groups.items() if name not in one[0].shown]
     if lacking:
         found.append(f"{joined(lacking)}: not computed.")
     tables = replicas.tables(name)

@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline._util.files import new_file, saved_together
 from paceline._util.machine import software
-from paceline.analysis.battery import COMMON_FILES, TABLES
+from paceline.analysis.battery import COMMON_FILES, ENERGIES, TABLES
 from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.replica_copies import (
     Match,
@@ -175,6 +175,11 @@ class Replicas:
         asked, groups = read_battery_file(path)
         if not groups:
             raise UnsupportedError(f"{os.fspath(path)}: expected tables [groups.NAME], found none")
+        if ENERGIES in asked:
+            raise UnsupportedError(
+                f"{os.fspath(path)}: [{ENERGIES}] would be those of every replica: in Python, "
+                "add_energies of the battery of each replica adds its own"
+            )
         return cls(
             {
                 name: [Battery(asked, Universe(one.topology, *files)) for files in one.replicas]
@@ -199,8 +204,8 @@ class Replicas:
 
     @property
     def names(self) -> list[str]:
-        """Names of the analyses in any group."""
-        return list(dict.fromkeys(name for one in self.batteries for name in one.analyses))
+        """Names of the analyses in any group, and of the energies."""
+        return list(dict.fromkeys(name for one in self.batteries for name in one.shown))
 
     @property
     def analyses(self) -> dict[tuple[str, int, str], Any]:
@@ -210,6 +215,16 @@ class Replicas:
             for group, batteries in self._kept.items()
             for k, battery in batteries.items()
             for name, analysis in battery.analyses.items()
+        }
+
+    @property
+    def shown(self) -> dict[tuple[str, int, str], Any]:
+        """The same, with the energies of each replica."""
+        return {
+            (group, k, name): one
+            for group, batteries in self._kept.items()
+            for k, battery in batteries.items()
+            for name, one in battery.shown.items()
         }
 
     def run(
@@ -247,7 +262,9 @@ class Replicas:
         self._leave_out(copies_by_content(described))
         self._run(unwrap=unwrap, **options)
         named = self._named.items()
-        self._leave_out(copies_by_values({k: (of, _tables_of(one)) for k, ((of, _), one) in named}))
+        self._leave_out(
+            copies_by_values({k: (of, _tables_of(one.analyses)) for k, ((of, _), one) in named})
+        )
         if equilibrated and (starts := self._equilibrated_frames()):
             for name in ("start", "stop", "step"):
                 options.pop(name, None)  # type: ignore[misc]
@@ -269,6 +286,8 @@ class Replicas:
             )
             options["transforms"] = given  # type: ignore[typeddict-item]
             run(analyses, **options)
+            for one in self.batteries:
+                one.limit_energies()
 
     @property
     def _named(self) -> dict[str, tuple[tuple[str, int], "Battery"]]:
@@ -296,8 +315,8 @@ class Replicas:
         found: dict[int, tuple[np.ndarray, str, str]] = {}
         every = {}
         for name, ((group, _), battery) in self._named.items():
-            tables = _tables_of(battery, n_replicas=len(self._kept[group]))
-            start, why = equilibrated_start(tables, f"{name}: ")
+            tables = _tables_of(battery.shown, n_replicas=len(self._kept[group]))
+            start, why = equilibrated_start(tables, f"{name}: ", battery.frame_times)
             frames = next(iter(battery.analyses.values())).frames
             # Replicas may be parts of one system, such as chains, with the same frames.
             every[name] = frames, (key := id(battery.universe.trajectory))
@@ -454,7 +473,7 @@ class Replicas:
             folder / group / f"{k}" / f"{name}{ending}"
             for group, batteries in self._whole.items()
             for k, battery in batteries.items()
-            for name, analysis in battery.every.items()
+            for name, analysis in (battery.every | battery.shown).items()
             for ending in (".csv", ".npz", *(f"-{one}.csv" for one in analysis.FURTHER_TABLES))
         ]
         return [*(folder / name for name in self._shared_files), *own]
@@ -463,7 +482,8 @@ class Replicas:
     def _shared_files(self) -> list[str]:
         """Names of the files that `save` may write once for all groups, such as means.csv."""
         names = [*COMMON_FILES, *TABLES]
-        for name in dict.fromkeys(name for one in self.batteries for name in one.every):
+        every = (name for one in self.batteries for name in one.every | one.shown)
+        for name in dict.fromkeys(every):
             names += [f"{name}.svg", f"{name}-frequent.svg"]
             names += [f"{name}-profile.svg", f"{name}-profile.csv"]
         return names
@@ -569,7 +589,8 @@ class Replicas:
     def to_toml(self) -> str:
         """Format groups and analyses as a text that `from_file` reads.
 
-        A comment names the groups without files, such as those in memory.
+        A comment names the groups without files, such as those in memory, and energies, which are
+        of each replica.
 
         Returns
         -------
@@ -596,6 +617,8 @@ class Replicas:
         if without:
             text = f"# {joined(without)}: no files, so this contains only the analyses\n"
             parts.insert(0, text)
+        if any(one.energies is not None for one in self.batteries):
+            parts.insert(0, "# without the energies, which are of each replica\n")
         return "\n".join([*parts, toml_of(described)])
 
     def figures(
@@ -679,9 +702,12 @@ class Replicas:
             Table of each replica, or None.
         """
         return {
-            group: [battery.analyses[name].results.table for battery in batteries]
+            group: [
+                battery.shown[name].results.table if name in battery.shown else None
+                for battery in batteries
+            ]
             for group, batteries in self.groups.items()
-            if name in batteries[0].analyses
+            if any(name in battery.shown for battery in batteries)
         }
 
     def _replica_means(self, name: str) -> dict[str, dict[str, list[float]]]:
@@ -702,7 +728,7 @@ class Replicas:
         of_replicas: list[Sequence[object]] = []
         of_groups: list[Sequence[object]] = []
         beside: list[Sequence[object]] = []
-        for (group, k, name), analysis in self.analyses.items():
+        for (group, k, name), analysis in self.shown.items():
             table = analysis.results.table
             for title, one in ({} if table is None else table.means()).items():
                 error = (one.inefficiency, one.interval, "yes" if one.converged else "no")
@@ -748,9 +774,9 @@ class Replicas:
         return {**facts, **(of_command or {COMMAND: IN_PYTHON})}
 
 
-def _tables_of(battery: "Battery", n_replicas: int = 1) -> dict[str, Table | None]:
+def _tables_of(analyses: Mapping[str, Any], n_replicas: int = 1) -> dict[str, Table | None]:
     """Return the table of each analysis of a replica, with the series of all replicas counted."""
-    tables = {name: one.results.table for name, one in battery.analyses.items()}
+    tables = {name: one.results.table for name, one in analyses.items()}
     return {
         name: one and replace(one, n_series=one.n_series * n_replicas)
         for name, one in tables.items()

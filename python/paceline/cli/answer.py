@@ -216,7 +216,7 @@ def json_of_battery(battery: "Battery | Replicas") -> dict[str, object]:
             analyses.append({"name": name, "group": None, "replica": None, **facts})
     else:
         left_out = {key: why for one in battery.batteries for key, why in one.left_out.items()}
-        for (group, replica, name), one in battery.analyses.items():
+        for (group, replica, name), one in battery.shown.items():
             facts = json_of_results(one.results)
             analyses.append({"name": name, "group": group, "replica": replica, **facts})
         means, differences = _json_of_groups(battery)

@@ -277,7 +277,10 @@ def _run(
             args.topology, args.trajectory = group.topology, files
             batteries[name].append(make(system_of(args)))
             if args.energies is not None or batteries[name][-1].energies is not None:
-                raise UnsupportedError("--energies needs a single trajectory, not replicas")
+                raise UnsupportedError(
+                    "--energies needs a single trajectory, not replicas: in Python, add_energies "
+                    "of the battery of each replica adds its own"
+                )
     run_battery_of(args, Replicas(batteries))
 
 
