@@ -1307,6 +1307,38 @@ class TestTheCommand:
         assert len(document["series"]) == 2
         assert document["written"] == []
 
+    def test_tables_of_a_folder_without_time_are_left_out(self, tables, tmp_path, capsys):
+        """Of a count of frames, the title is not taken as that of frame numbers."""
+        counts = tmp_path / "frequent.csv"
+        described = '# figure: {"x": "bond", "y": {"frames": "frames"}, "y_label": "frames"}'
+        counts.write_text(f"{described}\nbond,frames\na,98\nb,57\n", encoding="utf-8")
+        profile = tmp_path / "rmsf.csv"
+        profile.write_text("residue,resname,RMSF (Å)\n1,ALA,0.5\n2,GLY,0.4\n", encoding="utf-8")
+        self.run(tables[0], "--y", "Rg")
+        expected = capsys.readouterr().out
+        self.run(str(counts), tables[0], str(profile), "--y", "Rg")
+        out, err = capsys.readouterr()
+        assert out == expected
+        for path in (counts, profile):
+            assert f"{path} is left out: its rows are not frames in time" in err
+        assert "--kind states" not in err
+        self.run(str(counts), str(profile), status=2)
+        assert "none of 2 tables has time series: a column of incr" in capsys.readouterr().err
+        self.run(str(counts), status=2)
+        assert f"{counts}: expected time series" in capsys.readouterr().err
+
+    def test_a_figure_names_files_by_their_folders(self, tmp_path, capsys):
+        paths = []
+        for k in (1, 2):
+            paths.append(tmp_path / f"{k}" / "rg.csv")
+            paths[-1].parent.mkdir()
+            rows = np.column_stack([np.arange(N), autoregressive(3, seed=k)])
+            np.savetxt(paths[-1], rows, delimiter=",", comments="", header="time (ps),Rg (A)")
+        figure = tmp_path / "rg.svg"
+        self.run(*map(str, paths), "--plot", str(figure))
+        assert "1/rg, mean" in texts_of(figure)
+        assert "2/rg, mean" in texts_of(figure)
+
     def test_what_is_no_series_is_refused(self, tables, tmp_path, capsys):
         path = tmp_path / "rdf.csv"
         path.write_text("r (Å),g(r)\n1,0\n2,1\n3,1\n4,1\n5,1\n")

@@ -462,7 +462,8 @@ def _draw_mean(verdict: SeriesVerdict, ax: "Axes", start: float, end: float) -> 
     known = verdict.found.verdict != DRIFTING and np.isfinite([start, end]).all()
     ends = [start, end] if known else []
     means = [verdict.found.mean] * len(ends)
-    (line,) = ax.plot(ends, means, "--" if known else "", color="black", linewidth=1.2)
+    style = "--" if known else "none"
+    (line,) = ax.plot(ends, means, linestyle=style, color="black", linewidth=1.2)
     return line
 
 

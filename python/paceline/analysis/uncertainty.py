@@ -671,8 +671,10 @@ def with_decimals_of(mean: float, interval: float) -> str:
     --------
     >>> with_decimals_of(12345678.884, 0.045), with_decimals_of(2.34567, np.nan)
     ('12345678.884', '2.346')
+    >>> with_decimals_of(-2.9e-16, 5.1), with_decimals_of(2.34567e-6, 4.1e-7)
+    ('0.0', '2.346e-06')
     """
-    if not interval > 0 or abs(mean) < LEAST_PLAIN:
+    if not interval > 0 or max(abs(mean), interval) < LEAST_PLAIN:
         return digits(mean, 4)
     return _rounded(mean, decimals_of(interval))
 

@@ -39,6 +39,11 @@ _OTHER_TITLE = re.compile(
     rf"|(?:\s*[/_]\s*|\s+)(?P<plain>{_UNIT}))?\s*"
 )
 
+#: Description of the tables that the command assesses, in errors.
+TIME_SERIES = (
+    "time series: a column of increasing times, titled time (ps), or frames, titled frame, and "
+    "columns of numbers"
+)
 EXAMPLES = """\
 examples:
   paceline convergence rmsd.csv gyration.csv sasa.csv
@@ -117,10 +122,17 @@ def run_convergence(args: argparse.Namespace) -> None:
         check_output(args.plot, overwrite=args.overwrite)
     tables, notes = {}, {}
     for path in args.tables:
-        saved, notes[path] = with_times(read_saved(path))
-        tables[path] = _series_of(saved, args)
-        for note in notes[path]:
+        saved, assumed = with_times(read_saved(path))
+        if not _is_series(saved):
+            if len(args.tables) == 1 or args.replicas:
+                raise UnsupportedError(f"{path}: expected {TIME_SERIES}")
+            say(f"{path} is left out: its rows are not frames in time")
+            continue
+        tables[path], notes[path] = _series_of(saved, args), assumed
+        for note in assumed:
             say(f"{path}: {note}")
+    if not tables:
+        raise UnsupportedError(f"none of {len(args.tables)} tables has {TIME_SERIES}")
     refused = _why_not_drawable([*tables.values()]) if args.plot is not None else ""
     of_several = _of_replicas if args.replicas else _of_each
     found = of_several(tables, args, notes)
@@ -169,6 +181,8 @@ def with_times(saved: "SavedTable") -> "tuple[SavedTable, list[str]]":
     Of a table without titles, the first column has the times if it increases, and a single column
     has equally spaced values.
     """
+    from paceline.analysis.saved_tables import FIGURE
+
     arrays = dict(saved.arrays)
     if saved.untitled:
         first = next(iter(arrays))
@@ -184,7 +198,7 @@ def with_times(saved: "SavedTable") -> "tuple[SavedTable, list[str]]":
                 "not increase: add a line of titles, such as time (ps),Rg (nm)"
             )
         return replace(saved, arrays=arrays), [note]
-    if any(_is_usual(title) for title in arrays):
+    if FIGURE in saved.facts or any(_is_usual(title) for title in arrays):
         return saved, []
     for title in arrays:
         if (known := _OTHER_TITLE.fullmatch(title)) is None:
@@ -195,6 +209,13 @@ def with_times(saved: "SavedTable") -> "tuple[SavedTable, list[str]]":
         arrays = {usual if one == title else one: arrays[one] for one in arrays}
         return replace(saved, arrays=arrays), [f"column {title!r} is taken as {usual}"]
     return saved, []
+
+
+def _is_series(saved: "SavedTable") -> bool:
+    """True if a table has a column of times or frames."""
+    from paceline.analysis.table import Table
+
+    return any(Table({}, title, {}, "").is_series for title in saved.columns)
 
 
 def _is_usual(title: str) -> bool:
@@ -288,10 +309,7 @@ def _verdicts(path: Path, table: "Table", args: argparse.Namespace) -> "list[Ser
     if not found:
         places = filter(None, map(place_out_of_order, table.panels or [table]))
         where = next((f": {place}: sort the rows, or assess each part" for place in places), "")
-        raise UnsupportedError(
-            f"{path}: expected time series: a column of increasing times, titled time (ps), or "
-            f"frames, titled frame, and columns of numbers{where}"
-        )
+        raise UnsupportedError(f"{path}: expected {TIME_SERIES}{where}")
     return found
 
 

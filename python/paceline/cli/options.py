@@ -361,7 +361,23 @@ def figure_options(args: argparse.Namespace, *figures: Path | None) -> FigureOpt
 def label_tables(options: FigureOptions, paths: Sequence[Path]) -> None:
     """Label several tables of one figure by their files, apart from those with given labels."""
     if len(paths) > 1:
-        options.label = (*options.label, *(path.stem for path in paths[len(options.label) :]))
+        options.label = (*options.label, *short_names(paths)[len(options.label) :])
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """Name files by their stems, with as many of their folders as tell them apart.
+
+    Examples
+    --------
+    >>> short_names([Path("wt/1/rmsd.csv"), Path("wt/2/rmsd.csv")]), short_names([Path("a/b.csv")])
+    (['1/rmsd', '2/rmsd'], ['b'])
+    """
+    parts = [path.absolute().with_suffix("").parts for path in paths]
+    for n in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(one[-n:]) for one in parts]
+        if len({*names}) == len({*parts}):
+            break
+    return names
 
 
 def add_checkpoint_argument(parser: CommandParser) -> None:
