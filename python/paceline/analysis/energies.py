@@ -22,7 +22,7 @@ from paceline.analysis.energy_files import read_file
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, rounding_of
 from paceline.analysis.text_rows import Content, EnergyPart
-from paceline.analysis.uncertainty import mean_of_series, students_t, with_error
+from paceline.analysis.uncertainty import mean_of_series, students_t, used_rows, with_error
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import joined, many
 
@@ -322,7 +322,7 @@ def drift_of(times: np.ndarray, values: np.ndarray) -> tuple[float, float] | Non
     The error takes the statistical inefficiency of the residuals into account. Returns None for
     fewer than 4 values, and for residuals that are all equal or hardly independent.
     """
-    known = np.isfinite(times) & np.isfinite(values)
+    known = used_rows(values, times).known
     x, y = times[known], values[known]
     if len(x) < 4 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
