@@ -21,7 +21,7 @@ from helpers.waiting import until
 
 import paceline
 from paceline.analysis import survey as surveys
-from paceline.analysis import survey_records, survey_replay, survey_worker
+from paceline.analysis import survey_page, survey_records, survey_replay, survey_worker
 from paceline.analysis.battery import Battery
 from paceline.analysis.survey_catalogue import read_catalogue
 from paceline.analysis.survey_records import around_middle, decode
@@ -1385,6 +1385,51 @@ def test_pages_of_outliers_leave_out_what_failed(copied, tmp_path):
     [page] = (found.folder / "pages").iterdir()
     assert page.name == found.systems["key"].to_pylist()[8]
     assert [one.name for one in page.glob("*.csv")] == ["gyration.csv"]
+    assert "<h1>s8</h1>" in (page / "index.html").read_text(encoding="utf-8")
+    assert "Outliers were found in gyration: Rg." in text_of_page(found)
+
+
+def text_of_page(found):
+    return (found.folder / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_truncated_trajectory_is_named_on_the_page_and_by_the_command(
+    copied, tmp_path, run_with_answer
+):
+    trajectory = copied / "core/1/md.xtc"
+    os.truncate(trajectory, trajectory.stat().st_size - 100)
+    found = run(copied, tmp_path / "out", pages=1)
+    message = "core (1): core/1/md.xtc: frame 39"
+    assert message in text_of_page(found)
+    assert "the 39 frames before it can be read" in text_of_page(found)
+    words = ["survey", copied, "--pattern", "{id}/{replica}/md.xtc", "-o", tmp_path / "out"]
+    status, out, err = run_with_answer(*words, "--overwrite", "--json")
+    assert status == 0, err
+    assert f"paceline: warning: {message}" in err
+    # Warnings of all systems follow those of single systems.
+    first, *_, last = json.loads(out)["warnings"]
+    assert first.startswith(message)
+    assert last.startswith("6 systems, such as core (1): ")
+
+
+def test_a_page_without_outliers_says_so(copied, tmp_path):
+    few = run(copied, tmp_path / "few", pages=1)
+    assert "Outliers are looked for only in groups of 8 systems or more." in text_of_page(few)
+    rows = [(f"s{k}", "lid/top.pdb", f"lid/{k % 3 + 1}/md.xtc") for k in range(9)]
+    battery = {"gyration": {"select": "name CA"}}
+    path = catalogue(copied, rows)
+    many = run(path, tmp_path / "many", pattern=None, battery=battery, pages=1)
+    assert "No system is an outlier." in text_of_page(many)
+
+
+def test_outliers_that_are_not_listed_are_counted():
+    means = np.array([*np.linspace(0, 1, 30), 50, 60, 70, 80, 90, 100, 110])
+    names = [(f"s{k}", "") for k in range(len(means))]
+    texts = [""] * len(means)
+    one = survey_page.Distribution("rmsd", "RMSD", "Å", names, texts, "linear", means, texts)
+    shown = survey_page.page_section(one, {})
+    assert [line[0] for line in shown.lines] == ["s36", "s35", "s34", "s33", "s32"]
+    assert shown.remarks == ["2 outliers nearer to the median not listed"]
 
 
 LARGEST = 2**63 - 1

@@ -520,6 +520,7 @@ class Battery:
         *,
         overwrite: bool = False,
         state: PageState | None = None,
+        title: str | None = None,
         **options: object,
     ) -> None:
         """Write tables, figures, and a page with all results: either all files or none.
@@ -537,6 +538,8 @@ class Battery:
             not write.
         state : paceline.performance.results_page.PageState, optional
             State of a simulation that is still running. The page shows it, and reloads itself.
+        title : str, optional
+            Title of the page; by default the name of the trajectory file.
         **options
             `figsize`, `time_unit`, `stats` and `style` of all figures, as for `Results.plot`.
             Figures on the page keep their size.
@@ -569,7 +572,7 @@ class Battery:
                 file.write(self.to_toml())
             self.timings.report(folder / "timings.html", overwrite=overwrite)
             with new_file(folder / "index.html", overwrite=overwrite) as file:
-                file.write(page_of_battery(self, saved, further, chosen, state))
+                file.write(page_of_battery(self, saved, further, chosen, state, title))
 
     def save_tables(self, folder: str | os.PathLike, *, overwrite: bool = False) -> dict[str, str]:
         """Write a table of each analysis, or its arrays if no table is possible.

@@ -122,8 +122,9 @@ def page_of_battery(
     further: Mapping[str, Mapping[str, Results]],
     options: FigureOptions,
     state: PageState | None = None,
+    title: str | None = None,
 ) -> str:
-    """Make the page of a battery.
+    """Make the page of a battery, with the name of the trajectory file as the default title.
 
     `saved` are filenames of tables, and `further` the results of further tables, both by the name
     of the analysis.
@@ -140,7 +141,7 @@ def page_of_battery(
         for name in headings
     ]
     one = next(iter(battery.analyses.values()))
-    title = Path(str(one.provenance["trajectory"]).partition(", ")[0]).name
+    title = title or Path(str(one.provenance["trajectory"]).partition(", ")[0]).name
     later = state.later if state else ()
     lacking = {name: why for name, why in battery.left_out.items() if name not in later}
     warnings = warnings_of([f"{name}: {why}" for name, why in lacking.items()], battery.warnings)

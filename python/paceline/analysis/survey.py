@@ -7,6 +7,7 @@ end, the rows of the journal and of an earlier survey are written to new tables.
 import json
 import os
 import tomllib
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -59,7 +60,7 @@ from paceline.analysis.survey_worker import (
 from paceline.backends import make_backend
 from paceline.backends.base import Backend
 from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
-from paceline.errors import UnsupportedError, WorkerError, quiet_warnings, warn
+from paceline.errors import UnsupportedError, WorkerError, warn
 from paceline.performance.number_format import many
 from paceline.runner import FramesChosen
 
@@ -492,7 +493,7 @@ class _SurveyRun:
             journal.remove()
         self._journals = []
 
-    def save_system(self, key: tuple[str, str], folder: Path) -> None:
+    def save_system(self, key: tuple[str, str], folder: Path, title: str) -> None:
         """Analyse one system again without what failed, and write tables, figures and a page."""
         entry = next(one for one in self._catalogue.entries if one.key == key)
         settings = self._settings
@@ -502,7 +503,8 @@ class _SurveyRun:
             for one in failures
             if (one["id"], one["replica"]) == key and one["kind"] != NOT_ASSESSED
         }
-        with quiet_warnings():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are in the table of warnings
             universe = open_system(entry, settings)[0]
             if without:
                 of_system = settings.descriptions or battery_of(universe, settings).descriptions
@@ -510,7 +512,7 @@ class _SurveyRun:
                 settings = replace(settings, descriptions=kept)
             battery = battery_of(universe, settings)
             battery.run(unwrap=self._settings.unwrap, progress=False, **self._settings.options)
-            battery.save(folder, overwrite=True)
+            battery.save(folder, overwrite=True, title=title)
 
     def _is_same_survey(self) -> bool:
         """True if catalogue, settings and program versions are those of the earlier tables."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import new_file
+from paceline.analysis.battery_page import warnings_sentence
 from paceline.analysis.survey_records import around_middle
 from paceline.analysis.survey_tables import MANIFEST, Survey
 from paceline.errors import warn
@@ -37,6 +38,8 @@ OF_NORMAL = 1.4826
 LEAST_SYSTEMS = 8
 #: Maximum numbers of outliers of a quantity, of quantities, of groups with a colour, of failures.
 MOST_OUTLIERS, MOST_QUANTITIES, MOST_GROUPS, MOST_FAILURES = 5, 60, 8, 50
+#: Maximum number of different warnings on the page.
+MOST_WARNINGS = 50
 FIGURE_SIZE = (5.2, 2.9)
 #: Pattern of the names of folders with pages: keys of trajectories.
 _KEY = re.compile("[0-9a-f]{16}-[0-9a-f]{16}")
@@ -91,6 +94,11 @@ class Distribution:
                 found[members] = np.abs(values - middle) / deviation
         return found
 
+    @property
+    def has_large_group(self) -> bool:
+        """True if a group has enough systems for outliers to be looked for."""
+        return any(self.groups.count(group) >= LEAST_SYSTEMS for group in set(self.groups))
+
     def outliers(self) -> list[tuple[Key, float, float]]:
         """Return key, mean and distance of the farthest outliers."""
         distances = self.distances()
@@ -100,6 +108,11 @@ class Distribution:
             for k in order.tolist()
             if distances[k] > FAR
         ]
+
+    @property
+    def n_outliers(self) -> int:
+        """Number of all outliers."""
+        return int(np.sum(self.distances() > FAR))
 
 
 def distributions(survey: Survey) -> list[Distribution]:
@@ -133,10 +146,35 @@ def farthest(found: Sequence[Distribution], most: int) -> list[Key]:
     return sorted(distances, key=lambda key: (-distances[key], key))[:most]
 
 
-def save_pages(survey: Survey, most: int, save_system: Callable[[Key, Path], None]) -> None:
+def warnings_of_systems(survey: Survey) -> list[str]:
+    """List the different warnings, each with its system or their number, rarest warnings first."""
+    systems: dict[str, dict[Key, None]] = {}
+    for one in survey.warnings.to_pylist():
+        text = f"{one['analysis']}: {one['message']}" if one["analysis"] else one["message"]
+        systems.setdefault(text, {})[one["id"], one["replica"]] = None
+    texts = []
+    for text, keys in sorted(systems.items(), key=lambda item: len(item[1])):
+        first = system_name(next(iter(keys)))
+        named = first if len(keys) == 1 else f"{many(len(keys), 'system')}, such as {first}"
+        texts.append(f"{named}: {text}")
+    return texts
+
+
+def system_name(key: Key) -> str:
+    """Name a system for a reader.
+
+    Examples
+    --------
+    >>> system_name(("1abc", "2")), system_name(("1abc", ""))
+    ('1abc (2)', '1abc')
+    """
+    return f"{key[0]} ({key[1]})" if key[1] else key[0]
+
+
+def save_pages(survey: Survey, most: int, save_system: Callable[[Key, Path, str], None]) -> None:
     """Write the page of a survey, and pages of the farthest outliers.
 
-    `save_system` analyses a system again, and writes its results into a folder.
+    `save_system` analyses a system again, and writes its results into a folder, with a title.
     """
     if not has_matplotlib():
         return
@@ -147,7 +185,7 @@ def save_pages(survey: Survey, most: int, save_system: Callable[[Key, Path], Non
         folder = survey.folder / PAGES / keys[key]
         try:
             if not (folder / PAGE).exists():
-                save_system(key, folder)
+                save_system(key, folder, system_name(key))
         except Exception as error:  # the tables do not depend on this page
             warn(f"{' '.join(key)}: its page was not written: {error}")
             continue
@@ -173,26 +211,41 @@ def _remove_others(folder: Path, kept: Iterable[str]) -> None:
 def page_of_survey(survey: Survey, found: Sequence[Distribution], links: Mapping[Key, str]) -> str:
     """Make the page of a survey, with `links` to the pages of some systems."""
     with styled(STYLE):
-        sections = [_section(one, links) for one in found[:MOST_QUANTITIES]]
+        sections = [page_section(one, links) for one in found[:MOST_QUANTITIES]]
     failures = survey.failures.to_pylist()
     if failures:
         sections.append(_failures(failures))
     systems = survey.facts["tables"]["systems"]["rows"]
     failed = len({(one["id"], one["replica"]) for one in failures})
     paragraphs = [f"{many(systems, 'system')}, {failed:,} of them with failures."]
-    far = [one.title for one in found if one.outliers()]
-    if far:
-        paragraphs.append(f"Outliers were found in {joined(far)}.")
+    paragraphs.append(_sentence_on_outliers(found))
+    warned = warnings_of_systems(survey)
+    paragraphs.append(warnings_sentence(warned))
+    if len(warned) > MOST_WARNINGS:
+        more = many(len(warned) - MOST_WARNINGS, "further warning")
+        warned[MOST_WARNINGS:] = [f"{more} in warnings.parquet"]
     if len(found) > MOST_QUANTITIES:
         more = len(found) - MOST_QUANTITIES
         paragraphs.append(f"{more:,} further quantities are in quantities.parquet.")
     facts = [("catalogue", survey.facts["catalogue"]["folder"]), ("paceline", __version__)]
-    overview = Overview(f"Survey of {many(systems, 'system')}", paragraphs, facts)
+    title = f"Survey of {many(systems, 'system')}"
+    overview = Overview(title, [*filter(None, paragraphs)], facts, warned)
     files = [f"{name}.parquet" for name in survey.facts["tables"]]
     return results_page(overview, sections, FOOTER, run_files=[*files, MANIFEST])
 
 
-def _section(one: Distribution, links: Mapping[Key, str]) -> ResultSection:
+def _sentence_on_outliers(found: Sequence[Distribution]) -> str:
+    """Name the quantities with outliers, or say that there are none, or that none are sought."""
+    if not found:
+        return ""
+    if far := [one.title for one in found if one.outliers()]:
+        return f"Outliers were found in {joined(far)}."
+    if any(one.has_large_group for one in found):
+        return "No system is an outlier."
+    return f"Outliers are looked for only in groups of {LEAST_SYSTEMS} systems or more."
+
+
+def page_section(one: Distribution, links: Mapping[Key, str]) -> ResultSection:
     """Make the section of a quantity: its distribution, and its outliers."""
     low, middle, high = np.percentile(one.means, [5, 50, 95])
     unit = f" {one.unit}" if one.unit and one.unit != "°" else one.unit
@@ -207,6 +260,8 @@ def _section(one: Distribution, links: Mapping[Key, str]) -> ResultSection:
         (_link(key, links), f"{mean:.4g}", f"{distance:.1f}")
         for key, mean, distance in one.outliers()
     ]
+    more = one.n_outliers - len(lines)
+    remarks = [f"{many(more, 'outlier')} nearer to the median not listed"] if more else []
     return ResultSection(
         one.title,
         "",
@@ -214,11 +269,12 @@ def _section(one: Distribution, links: Mapping[Key, str]) -> ResultSection:
         answers,
         ("outlier", one.label, "deviations"),
         lines,
+        remarks=remarks,
     )
 
 
 def _link(key: Key, links: Mapping[Key, str]) -> str:
-    name = f"{key[0]} ({key[1]})" if key[1] else key[0]
+    name = system_name(key)
     return element("a", name, href=links[key]) if key in links else name
 
 

@@ -24,7 +24,7 @@ from paceline.cli.options import (
     print_json,
 )
 from paceline.contract.system_interface import Frames
-from paceline.errors import UnsupportedError
+from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import aligned, many, shortened
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ SURVEY_BACKENDS = (
     "processes",
     *(name for name in BACKENDS if name not in ("threads", "processes")),
 )
-#: Maximum number of failures and of quantities that are printed.
+#: Maximum number of failures and of warnings that are printed.
 MOST_SHOWN = 10
 
 EXAMPLES = """\
@@ -297,6 +297,8 @@ def _report(
     found: "Survey", failures: Sequence[JsonObject], files: Sequence[Path], *, as_json: bool
 ) -> None:
     """Print what the tables contain; `failures` are the rows of that table."""
+    from paceline.analysis.survey_page import warnings_of_systems
+
     tables = {name: one["rows"] for name, one in found.facts["tables"].items()}
     failed = {(one["id"], one["replica"]) for one in failures}
     answer.say(
@@ -308,6 +310,11 @@ def _report(
         answer.say(f"failed: {where}: {shortened(one['message'])}")
     if len(failures) > MOST_SHOWN:
         answer.say(f"{many(len(failures) - MOST_SHOWN, 'further failure')} in failures.parquet")
+    warned = warnings_of_systems(found)
+    for text in warned[:MOST_SHOWN]:
+        warn(shortened(text))
+    if len(warned) > MOST_SHOWN:
+        warn(f"{many(len(warned) - MOST_SHOWN, 'further warning')} in warnings.parquet")
     written = [f"{path}" for path in files]
     answer.say(f"wrote {', '.join(written)}")
     rows = _summary(found)
