@@ -12,6 +12,7 @@ from MDAnalysis.analysis import rms as theirs_rms
 from scipy.spatial.transform import Rotation
 
 import paceline
+from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import AnalysisError, DamagedFileError, SelectionError, UnsupportedError
 
@@ -260,6 +261,16 @@ def test_an_mdanalysis_universe_works_too(theirs, expected):
         rmsd = RMSD(theirs, select="protein", weights="mass").run(backend="threads", n_workers=2)
     np.testing.assert_allclose(rmsd.results.rmsd, expected("mass"), rtol=1e-7, atol=ANGSTROM)
     assert rmsd.timings.backend == "threads"
+
+
+def test_all_atoms_of_a_group_are_counted(universe):
+    alphas = universe.select_atoms("name CA")
+    found = RMSD(alphas).run(stop=2).results
+    assert found.provenance["select"] == "all of 214 given atoms"
+    assert found.table.y == {"RMSD (Å)": "all of 214 given atoms"}
+    assert RMSD(universe).run(stop=2).results.table.y == {"RMSD (Å)": "all"}
+    matrix = DistanceMatrix(alphas).run(stop=2).results
+    assert matrix.provenance["select"] == "all of 214 given atoms"
 
 
 def test_the_trajectory_stays_where_it_was(universe):

@@ -79,6 +79,7 @@ def test_each_computes_what_its_class_does(name, adk_xtc, tmp_path, run):
     wanted = class_of(name)(universe.select_atoms(select), **options).run(stop=5)
     found = pd.read_csv(table, sep="\t", comment="#", float_precision="round_trip")
     pd.testing.assert_frame_equal(found, wanted.results.to_dataframe(), check_exact=True)
+    assert f"# select: {select}\n" in table.read_text(encoding="utf-8")
     assert "<svg" in figure.read_text(encoding="utf-8")
 
 
@@ -183,7 +184,28 @@ def test_selections_reach_the_class(name, adk_xtc, tmp_path, run):
     wanted = make(universe, *groups_of(universe, *selections)).run(stop=4).results
     found = pd.read_csv(table, sep="\t", comment="#", float_precision="round_trip")
     pd.testing.assert_frame_equal(found, wanted.to_dataframe(), check_exact=True)
+    header = table.read_text(encoding="utf-8")
+    for number, text in enumerate(selections, start=1):
+        assert f"# select{f'-{number}' * (number > 1)}: {text}\n" in header
     assert "<svg" in figure.read_text(encoding="utf-8")
+
+
+def test_the_selections_of_hydrogen_bonds_are_recorded(adk_xtc, tmp_path, run):
+    between = ["--between", "resid 1-40", "resid 41-80"]
+    for options, lines in (
+        ([], ["select: protein"]),
+        (between, ["between: 'resid 1-40' and 'resid 41-80'"]),
+        (
+            ["--select", "resid 1-80", *between],
+            ["select: resid 1-80", "between: 'resid 1-40' and 'resid 41-80'"],
+        ),
+    ):
+        table = tmp_path / "table.csv"
+        assert run("hbonds", *adk_xtc, *options, "-o", table, "--overwrite", "--end", 1)[0] == 0
+        header = table.read_text(encoding="utf-8").splitlines()
+        assert [one for one in header if one.startswith(("# select:", "# between:"))] == [
+            f"# {line}" for line in lines
+        ]
 
 
 def test_all_pairs_are_arrays(adk_xtc, tmp_path, run):

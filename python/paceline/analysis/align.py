@@ -17,7 +17,7 @@ from paceline.analysis.structures import write_structures
 from paceline.analysis.values_on_structure import StructureValues
 from paceline.contract.declaration import MASS, REF, Declaration
 from paceline.contract.kinds import PerFrame, Reduction
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info import describe_atoms, describe_selection
 from paceline.contract.system_interface import Atoms, System, trajectory_name
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import FurtherOptions, run
@@ -264,7 +264,8 @@ class AlignTraj(AnalysisBase):
         """Set RMSDs with frame numbers and times."""
         rmsd = value[:, 0]
         label = "RMSD (Å)"
-        table = table_in_time(self, {label: rmsd}, {label: f"{self.select}"}, label)
+        legend = {label: describe_selection(self.select, self.atomgroup)}
+        table = table_in_time(self, {label: rmsd}, legend, label)
         self.results = Results(table=table, provenance=self.record(), rmsd=rmsd)
 
 

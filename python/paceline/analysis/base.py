@@ -37,6 +37,7 @@ from paceline.contract.run_info import (
     describe_atoms,
     describe_exactly,
     describe_frames,
+    describe_selection,
 )
 from paceline.contract.source import TIMES_REMEDY, UNKNOWN_TIMES
 from paceline.contract.system_interface import Atoms, System, frames_shown, topology_of
@@ -166,6 +167,8 @@ class AnalysisBase(Analysis):
     LEAST_FRAMES: int = 1
     #: Names of the tables in `further_tables`.
     FURTHER_TABLES: tuple[str, ...] = ()
+    #: Selections by which a command has chosen the atoms, by the name of the option.
+    atom_selections: Mapping[str, str] = {}
     #: Command, batteries and other facts about a class in the catalogue.
     declaration: ClassVar[Declaration | None] = None
     start: int | None
@@ -504,11 +507,15 @@ class AnalysisBase(Analysis):
         """Return files, fingerprints, versions and parameters of the last run."""
         found = self.provenance.get("warnings")  # about the files, and from checks of the frames
         remarks = [*([found] if found else []), *self.remarks.values()]
+        parameters = self.parameters()
+        if parameters.get("select", "") in ("all", None):
+            parameters["select"] = describe_selection(None, self.atomgroup)
         return {
             **software(),
             **self.provenance,
             "analysis": type(self).__name__,
-            **self.parameters(),
+            **parameters,
+            **self.atom_selections,
             "frames analysed": describe_exactly(
                 self.frames, self.times if self.times_known else None
             ),

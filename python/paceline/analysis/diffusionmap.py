@@ -1,5 +1,6 @@
 """RMSD matrices of frames, and diffusion maps, as in MDAnalysis.analysis.diffusionmap."""
 
+from collections.abc import Mapping
 from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
@@ -342,6 +343,8 @@ class DiffusionMap:
 
     eigenvalues: np.ndarray
     eigenvectors: np.ndarray
+    #: Selections by which a command has chosen the atoms, by the name of the option.
+    atom_selections: Mapping[str, str] = {}
 
     def __init__(
         self,
@@ -467,6 +470,7 @@ class DiffusionMap:
             ),
             provenance={
                 **self._dist_matrix.record(),
+                **self.atom_selections,
                 "analysis": type(self).__name__,
                 "epsilon": self._epsilon,
                 "time": self._time,

@@ -15,7 +15,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, telling_columns, title_of_band
 from paceline.contract.declaration import REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info import describe_atoms, describe_selection
 from paceline.contract.system_interface import Atoms, System, attribute_of, trajectory_name
 from paceline.errors import SelectionError
 from paceline.transform.apply_transforms import (
@@ -251,7 +251,7 @@ class RMSD(AnalysisBase):
     def finish(self, value: np.ndarray) -> None:
         """Set the RMSDs, after columns of frame numbers and times."""
         rmsd = np.column_stack([self.frames, self.times, value])
-        legend = {"RMSD (Å)": "all" if self.select is None else f"{self.select}"}
+        legend = {"RMSD (Å)": describe_selection(self.select, self.atomgroup)}
         for k, selection in enumerate(self.groupselections, start=1):
             title = f"RMSD of {selection} (Å)"
             # Equal selections may differ in their weights.

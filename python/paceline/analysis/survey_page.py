@@ -222,8 +222,8 @@ def page_of_survey(survey: Survey, found: Sequence[Distribution], links: Mapping
     warned = warnings_of_systems(survey)
     paragraphs.append(warnings_sentence(warned))
     if len(warned) > MOST_WARNINGS:
-        more = many(len(warned) - MOST_WARNINGS, "further warning")
-        warned[MOST_WARNINGS:] = [f"{more} in warnings.parquet"]
+        further = many(len(warned) - MOST_WARNINGS, "further warning")
+        warned[MOST_WARNINGS:] = [f"{further} in warnings.parquet"]
     if len(found) > MOST_QUANTITIES:
         more = len(found) - MOST_QUANTITIES
         paragraphs.append(f"{more:,} further quantities are in quantities.parquet.")

@@ -111,10 +111,30 @@ class Command(NamedTuple):
         texts = [args.select or "all", *(vars(args)[name] for name in others)]
         updating = self.entry["updating"]
         groups = [select_nonempty(universe, text, updating=updating) for text in texts]
+        selected = selections_of(*texts)
+        for one in self.entry["options"]:
+            if one["flag"].startswith("--select") and options[one["keyword"]] is not None:
+                selected[one["flag"].lstrip("-")] = f"{options[one['keyword']]}"
         make = special_analyses.MAKE.get(self.name)
         if make is not None:
-            return make(universe, args, groups, options)
-        return class_of(self.name)(*groups, **options)
+            analysis = make(universe, args, groups, options)
+        else:
+            analysis = class_of(self.name)(*groups, **options)
+        if not analysis.atom_selections:
+            analysis.atom_selections = selected
+        return analysis
+
+
+def selections_of(*texts: str) -> dict[str, str]:
+    """Return selections by the names of their options.
+
+    Examples
+    --------
+    >>> selections_of("resname LIG", "protein")
+    {'select': 'resname LIG', 'select-2': 'protein'}
+    """
+    numbered = enumerate(texts, start=1)
+    return {"select" if k == 1 else f"select-{k}": str(text) for k, text in numbered}
 
 
 def command_of(name: str) -> Command:
@@ -235,7 +255,10 @@ def rdf_analysis_of(args: argparse.Namespace) -> object:
     """Open the Universe, and make the analysis that the arguments describe."""
     from paceline.cli.analysis_steps import open_universe
 
-    return rdf_of(open_universe(args), args)
+    analysis = rdf_of(open_universe(args), args)
+    texts = [args.select, *([] if args.select_2 is None else [args.select_2])]
+    analysis.atom_selections = selections_of(*texts)
+    return analysis
 
 
 def rdf_of(universe: Any, args: argparse.Namespace) -> Any:

@@ -57,6 +57,10 @@ def _hydrogen_bonds(
         atoms, which = select_nonempty(universe, "protein"), "--select 'protein'"
     analysis = HydrogenBondAnalysis(atoms, **options)
     analysis.correlation_lags, analysis.which_atoms = lags, f"of {which}"
+    selected = {} if args.select is None else {"select": f"{args.select}"}
+    if between is not None:
+        selected["between"] = " and ".join(map(repr, between))
+    analysis.atom_selections = selected or {"select": "protein"}
     return analysis
 
 

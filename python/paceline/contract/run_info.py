@@ -75,6 +75,24 @@ def describe_atoms(atomgroup: Atoms) -> str:
     return f"{len(indices)} atoms, indices {text}{more}"
 
 
+def describe_selection(select: object, atoms: Atoms) -> str:
+    """Describe the selection of some atoms; all atoms of a part of a system are counted.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> universe = SimpleNamespace(atoms=range(9))
+    >>> describe_selection("all", SimpleNamespace(indices=[0, 1], universe=universe))
+    'all of 2 given atoms'
+    >>> describe_selection("name CA", SimpleNamespace(indices=[0, 1], universe=universe))
+    'name CA'
+    """
+    if select is not None and select != "all":
+        return f"{select}"
+    n_atoms = len(atoms.indices)
+    return f"all of {n_atoms} given atoms" if n_atoms < len(atoms.universe.atoms) else "all"
+
+
 def _digest_of(numbers: np.ndarray) -> str:
     """Digest of whole numbers in their order, 16 hex digits."""
     return hashlib.sha256(np.asarray(numbers, "<i8").tobytes()).hexdigest()[:16]
