@@ -67,6 +67,18 @@ def test_options_change_the_figure(tmp_path):
     assert all("mean" in name for name in names_of(drawn(series())))
 
 
+@pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
+def test_equal_figures_have_equal_bytes(ending, tmp_path, monkeypatch):
+    results = Results(table=series())
+    paths = [tmp_path / f"{name}.{ending}" for name in "ab"]
+    for year, path in zip(("1000000000", "1500000000"), paths, strict=True):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", year)  # matplotlib's clock
+        results.save_figure(path)
+    first, second = (path.read_bytes() for path in paths)
+    assert first == second
+    assert all(word not in first for word in (b"dc:date", b"CreationDate"))
+
+
 @pytest.mark.parametrize(
     ("size", "pixels"),
     [

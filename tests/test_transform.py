@@ -932,7 +932,8 @@ def test_one_line_says_what_was_done(ours):
         "unwrap()",
         "center(3341 atoms, indices 0 to 3340, point=(1.0, 2.0, 3.0), wrap=True)",
         "wrap(compound=residues)",
-        f"fit('protein', reference={protein}, rotation=False, plane=xy)",
+        "fit('protein', reference=3341 atoms, indices 0-3340 of "
+        f"{ours.trajectory.filename}, rotation=False, plane=xy)",
     ]
 
 

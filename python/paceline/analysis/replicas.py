@@ -55,7 +55,7 @@ from paceline.analysis.uncertainty import (
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.system_interface import attribute_of
 from paceline.errors import UnsupportedError, kept_warnings, warn
-from paceline.performance.figure_style import FIGURE_STYLE, check_style, styled
+from paceline.performance.figure_style import FIGURE_STYLE, check_style, styled, write_figure
 from paceline.performance.number_format import joined
 from paceline.runner import RunOptions, run
 from paceline.timing import Timings
@@ -544,7 +544,7 @@ class Replicas:
                             figure.set_size_inches(size)
                         path = folder / f"{name}{ending}.svg"
                         with new_file(path, overwrite=overwrite, binary=True) as file:
-                            figure.savefig(file, format="svg")
+                            write_figure(figure, file, "svg")
             with new_file(folder / "battery.toml", overwrite=overwrite) as file:
                 file.write(self.to_toml())
             self.timings.report(folder / "timings.html", overwrite=overwrite)

@@ -29,7 +29,13 @@ from paceline.errors import (
     name_of_imported,
     with_script_advice,
 )
-from paceline.performance.figure_style import FIGURE_STYLE, has_matplotlib, need_matplotlib, styled
+from paceline.performance.figure_style import (
+    FIGURE_STYLE,
+    has_matplotlib,
+    need_matplotlib,
+    styled,
+    write_figure,
+)
 from paceline.performance.number_format import shortened
 
 if TYPE_CHECKING:
@@ -598,7 +604,7 @@ def save_figure(
         figure = new_figure(Figure, options)
         draw(tables, figure.subplots(), options, verdicts)
         with new_file(path, overwrite=overwrite, binary=True) as file:
-            figure.savefig(file, format=_ending(path)[1:])
+            write_figure(figure, file, _ending(path)[1:])
 
 
 def _notebook_figure(table: Table) -> "Html":

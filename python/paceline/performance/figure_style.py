@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from paceline.performance.record import Component, host_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
     from matplotlib.typing import RcKeyType
 
 #: Colour of text and axes; pages use another colour on dark screens.
@@ -33,6 +34,8 @@ FIGURE_STYLE: "dict[RcKeyType, Any]" = {
     # Text is stored as text, so that a journal can use its own fonts.
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
+    # Names of elements are not random, so that equal figures have equal bytes.
+    "svg.hashsalt": "paceline",
 }
 #: Style of figures of timings, and of pages.
 STYLE: "dict[RcKeyType, Any]" = {
@@ -62,6 +65,13 @@ STYLE: "dict[RcKeyType, Any]" = {
     "savefig.dpi": 200,
     # Text is stored as text.
     "svg.fonttype": "none",
+    "svg.hashsalt": "paceline",
+}
+#: Metadata that leave out the date of a figure, by format.
+_WITHOUT_DATE: Mapping[str, dict[str, None]] = {
+    "svg": {"Date": None},
+    "svgz": {"Date": None},
+    "pdf": {"CreationDate": None},
 }
 #: Maximum number of hosts whose names fit along an axis.
 NAMED_HOSTS = 8
@@ -112,6 +122,11 @@ def styled(style: Mapping[Any, Any], chosen: str | os.PathLike | None = None) ->
                     f"has {names}"
                 ) from error
         yield
+
+
+def write_figure(figure: "Figure", file: IO[bytes], format: str) -> None:
+    """Write a figure without its date, so that equal figures have equal bytes."""
+    figure.savefig(file, format=format, metadata=_WITHOUT_DATE.get(format))
 
 
 def check_style(chosen: str | os.PathLike | None) -> None:

@@ -6,7 +6,13 @@ from pathlib import Path
 
 from paceline._util.files import check_output, new_file
 from paceline.errors import UnsupportedError
-from paceline.performance.figure_style import STYLE, has_matplotlib, need_matplotlib, styled
+from paceline.performance.figure_style import (
+    STYLE,
+    has_matplotlib,
+    need_matplotlib,
+    styled,
+    write_figure,
+)
 from paceline.performance.figures import Drawing, drawings_of, figure_of
 from paceline.performance.number_format import (
     amount,
@@ -57,7 +63,7 @@ def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool
         return
     figure = figure_of(timings)
     with styled(STYLE), new_file(path, overwrite=overwrite, binary=True) as file:
-        figure.savefig(file, format=_ending(path)[1:])
+        write_figure(figure, file, _ending(path)[1:])
 
 
 def check_report_ending(path: str | os.PathLike, others: str = "") -> None:

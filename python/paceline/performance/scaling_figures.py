@@ -17,7 +17,7 @@ from paceline.performance.bench import (
     column_of,
     points,
 )
-from paceline.performance.figure_style import FIGURE_STYLE, styled
+from paceline.performance.figure_style import FIGURE_STYLE, styled, write_figure
 from paceline.performance.model import Prediction
 from paceline.performance.record import (
     ABANDONED,
@@ -90,7 +90,7 @@ def save_figure(figure: "Figure", path: str | os.PathLike, *, overwrite: bool = 
         styled(FIGURE_STYLE),
         new_file(path, overwrite=overwrite, binary=True) as file,
     ):
-        figure.savefig(file, format=Path(path).suffix[1:].lower())
+        write_figure(figure, file, Path(path).suffix[1:].lower())
 
 
 def draw_predictions(curves: Curves) -> "Figure":

@@ -7,7 +7,8 @@ import numpy as np
 
 from paceline._util.arguments import one_of
 from paceline._util.sorted_unique import sorted_unique
-from paceline.contract.system_interface import Atoms, Selected, System
+from paceline.contract.run_info import describe_atoms
+from paceline.contract.system_interface import Atoms, Selected, System, trajectory_name
 from paceline.contract.transform_interface import CoreTransform, Transform, WorkerTransform
 from paceline.errors import SelectionError
 from paceline.transform.apply_transforms import check_positions, read_frame
@@ -158,7 +159,10 @@ class _Fit(Transform):
         return mobile, fixed
 
     def parameters(self) -> str:
-        reference = "frame 0" if self.reference is None else f"{self.reference}"
+        reference = "frame 0"
+        if self.reference is not None:
+            fixed = self.reference.atoms
+            reference = f"{describe_atoms(fixed)} of {trajectory_name(fixed.universe)}"
         rotation = None if self.rotation else False
         weights = self.weights if isinstance(self.weights, str | None) else "given"
         options = {"weights": weights, "rotation": rotation, "plane": self.plane}
