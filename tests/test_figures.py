@@ -13,9 +13,10 @@ from MDAnalysis.analysis.data.filenames import Rama_ref
 
 from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.figure_text import shortened_to
-from paceline.analysis.figures import draw, in_time_unit, new_figure
+from paceline.analysis.figures import NOTE_INSIDE, draw, in_time_unit, new_figure
+from paceline.analysis.replica_figures import Profile, draw_profile
 from paceline.analysis.results import Results
-from paceline.analysis.table import Image, Table
+from paceline.analysis.table import Image, States, Table
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import UNITS_BY_LENGTH
 from paceline.errors import PacelineWarning, UnsupportedError
@@ -320,6 +321,74 @@ def test_bands_of_fractions_are_possible_values():
         table = Table(columns, "residue", {"a": "A"}, label, bands={"a": "half"})
         corners = drawn(table).collections[0].get_paths()[0].vertices
         assert (corners[:, 1].min(), corners[:, 1].max()) == limits
+
+
+def table_of_states(numbers, names=()):
+    times = np.arange(len(numbers), dtype=float)
+    states = States(numbers, np.arange(numbers.shape[1]), "hydrogen bond", names)
+    return Table({"time (ps)": times}, "time (ps)", {}, "", states=states)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (
+            Table(
+                {"hydrogen bond": np.array([], dtype=str), "a": np.array([])},
+                *("hydrogen bond", {"a": "A"}, "fraction of frames"),
+                bars=True,
+            ),
+            "no hydrogen bond found",
+        ),
+        (table_of_states(np.empty((3, 0), int), [("present", "k")]), "no hydrogen bond found"),
+        (table_of_states(np.full((3, 2), np.nan)), "no values: all are NaN"),
+        (
+            Table(
+                {"time (ps)": np.arange(3.0), "a": np.full(3, np.nan)},
+                *("time (ps)", {"a": "A"}, "atoms"),
+            ),
+            "no values: all are NaN",
+        ),
+    ],
+    ids=["bars", "states", "map", "lines"],
+)
+def test_a_figure_without_values_says_so(table, words):
+    axes = drawn(table)
+    assert [text.get_text() for text in axes.texts if text.get_gid() == NOTE_INSIDE] == [words]
+    shown = [] if axes.get_legend() is None else names_of(axes)
+    assert not any("nan" in name for name in shown)
+
+
+def test_figures_with_values_have_no_such_note():
+    for table in (series(), table_of_states(np.zeros((3, 2), int), [("present", "k")])):
+        assert not any(text.get_gid() == NOTE_INSIDE for text in drawn(table).texts)
+
+
+def test_a_line_with_a_single_number_is_a_point():
+    columns = {"lag time (ps)": np.arange(3.0), "a": np.array([1.0, np.nan, np.nan])}
+    axes = drawn(Table(columns, "lag time (ps)", {"a": "A"}, "survival probability"))
+    assert axes.lines[0].get_marker() == "."
+
+
+def test_values_that_differ_by_rounding_are_a_constant_with_ticks():
+    columns = {"component": np.arange(3.0), "a": 1 - np.array([2e-16, 1e-16, 0.0])}
+    axes = drawn(Table(columns, "component", {"a": "A"}, "cumulative fraction"))
+    assert axes.get_ylim() == pytest.approx((0.95, 1.05))
+
+
+def test_labels_of_panels_of_profiles_do_not_overlap():
+    rng = np.random.default_rng(1)
+    titles = ["loop (fraction of frames)", "helix (fraction of frames)", "strand (fraction)"]
+    values = {title: {"a": rng.random((2, 200)), "b": rng.random((3, 200))} for title in titles}
+    numbers = {"a": [1, 2], "b": [1, 2, 3]}
+    keys = {"residue": np.arange(200)}
+    with styled(FIGURE_STYLE):
+        figure = draw_profile(Profile(keys, np.zeros(200, int), values, "", numbers), 3.5)
+        figure.draw_without_rendering()
+    boxes = [axes.yaxis.label.get_window_extent() for axes in figure.axes]
+    heights = sorted((box.y0, box.y1) for box in boxes)
+    assert len(heights) == 6
+    assert all(below[1] < above[0] for below, above in itertools.pairwise(heights))
 
 
 def test_one_frame_has_one_time_and_no_mean():

@@ -74,6 +74,10 @@ REFERENCES = {"Ramachandran": -180, "Janin": 0}
 REGIONS = (0.98, 0.9)
 #: Colours of the regions.
 GREYS = ("#e6e6e6", "#cccccc")
+#: Range of values that differ by rounding only, as a fraction of the largest one.
+ROUNDING = 1e-12
+#: Identifier (gid) of the note in a figure without values.
+NOTE_INSIDE = "nothing"
 #: Line styles, which distinguish the series of a table if colours distinguish tables.
 PATTERNS = ("-", "--", ":", "-.")
 
@@ -146,6 +150,12 @@ def draw(
         _draw_bars(first, ax)
     else:
         _draw_columns(chosen, ax, options, verdicts)
+    if note := _note_on_nothing(chosen):
+        place = {"transform": ax.transAxes, "ha": "center", "va": "center"}
+        ax.text(0.5, 0.5, note, fontsize="small", gid=NOTE_INSIDE, **place)
+        if first.states is None and first.image is None:  # ticks around zero have no meaning
+            ax.set_xticks([])
+            ax.set_yticks([])
     if options.xlim is not None:
         ax.set_xlim(options.xlim)
     if options.ylim is not None:
@@ -155,6 +165,22 @@ def draw(
     if options.title:
         put_title(ax, options.title)
     return ax
+
+
+def _note_on_nothing(tables: Sequence[Table]) -> str:
+    """Return a text for a figure without any row or value; empty for other figures."""
+    first = tables[0]
+    if first.states is not None:
+        found, name = [first.states.numbers], first.states.label
+    elif first.image is not None:
+        found, name = [first.image.values], first.image.label
+    else:
+        found = [one.columns[title] for one in tables for title in one.y]
+        name = first.x if first.bars else first.y_label
+    if not sum(np.size(one) for one in found):
+        return f"no {name_and_unit(name)[0]} found"
+    is_known = (np.isfinite(np.asarray(one, dtype=float)).any() for one in found)
+    return "" if any(is_known) else "no values: all are NaN"
 
 
 def _draw_panels(
@@ -339,6 +365,7 @@ def _draw_columns(
         ax.margins(x=0.03)
         size = "x-small" if len(first.ticks) > MANY_TICKS else None
         ax.set_xticks(abscissas[0], first.ticks, rotation=90, fontsize=size)
+    _widen_constant(series, ax)
     whole = not any(np.nan_to_num(one.values % 1).any() for one in series)
     if whole and not first.logarithmic:
         ax.locator_params(axis="y", integer=True)
@@ -372,6 +399,15 @@ def _draw_columns(
             title=f"running mean of {few} frames" if windows else None,
             markerscale=5 if points and len(series[0].x) > FEW_POINTS else None,
         )
+
+
+def _widen_constant(series: Sequence[Series], ax: "Axes") -> None:
+    """Show values that only differ by rounding as a constant, with ticks next to it."""
+    values = np.concatenate([one.values.astype(float).ravel() for one in series])
+    low, high = np.nanmin(values, initial=np.inf), np.nanmax(values, initial=-np.inf)
+    if low < high and high - low < ROUNDING * max(abs(low), abs(high)):
+        middle = (low + high) / 2
+        ax.set_ylim(middle - 0.05 * abs(middle), middle + 0.05 * abs(middle))
 
 
 def _tick_abscissa(label: str, ax: "Axes") -> None:
@@ -510,7 +546,7 @@ def _draw_series(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathC
         (line,) = ax.plot(x, mean, one.pattern, color=line.get_color(), label=one.name)
     else:
         # A line through a single point is invisible.
-        alone = len(x) == 1
+        alone = np.isfinite(np.asarray(values, dtype=float)).sum() == 1
         (line,) = ax.plot(x, values, "." if alone else one.pattern, label=one.name, color=colour)
     if band is not None:
         low, high = np.clip(band, *one.limits)

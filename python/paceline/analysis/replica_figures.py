@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paceline.analysis.figure_text import legend_above, put_title, with_minus
+from paceline.analysis.figure_text import fit_labels, legend_above, put_title, with_minus
 from paceline.analysis.figures import (
     MANY_POINTS,
     MOST_BARS,
@@ -331,6 +331,7 @@ def draw_series(
             legend_above(ax, columns=2, title=heading)
         else:
             legend_above(ax)
+    fit_labels(axes[0, 0])
     return figure
 
 
@@ -463,6 +464,8 @@ def draw_profile(profile: Profile, width: float) -> "Figure":
         if title == titles[0]:
             legend_above(ax)
     axes[-1, 0].set_xlabel(key)
+    fit_labels(axes[-1, 0])
+    figure.align_ylabels(axes[:, 0])
     return figure
 
 
