@@ -625,6 +625,15 @@ def test_the_command_prints_a_summary(deposit, tmp_path, run_with_answer):
     assert "expected N/COUNT, such as 3/16" in err
 
 
+def test_the_command_has_no_deviation_of_a_single_system(deposit, tmp_path, run_with_answer):
+    (tmp_path / "b.toml").write_text("[gyration]\nselect = 'name CA'\n")
+    path = catalogue(tmp_path, [("one", deposit / "core/top.pdb", deposit / "core/1/md.xtc")])
+    words = ["survey", path, "-o", tmp_path / "out", "--battery", tmp_path / "b.toml"]
+    status, out, err = run_with_answer(*words, "--backend", "serial", "--no-page")
+    assert status == 0, err
+    assert out.splitlines()[1].split()[-1] == "–"
+
+
 def test_replay_finds_a_changed_number(copied, tmp_path):
     from pyarrow import parquet
 

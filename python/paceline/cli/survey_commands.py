@@ -325,15 +325,16 @@ def _report(
         print_json("survey", **facts, failures=some, written=written)
         return
     titles = ("analysis", "quantity", "unit", "systems", "mean", "standard_deviation")
-    cells = [
-        [
-            f"{row[title]:.4g}" if isinstance(row[title], float) else f"{row[title]}"
-            for title in titles
-        ]
-        for row in rows
-    ]
+    cells = [[_cell(row[title]) for title in titles] for row in rows]
     heads = [title.replace("_", " ") for title in titles]
     print(*aligned([heads, *cells], left=3), sep="\n", flush=True)
+
+
+def _cell(value: object) -> str:
+    """Format a value of the printed table."""
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else f"{value}"
 
 
 def _summary(found: "Survey") -> list[JsonObject]:
