@@ -71,7 +71,7 @@ TARGET ?=
 # What is tested and shown takes less time to build than what is measured and published.
 QUICK_BUILD := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
   CARGO_PROFILE_RELEASE_DEBUG=0 CFLAGS='$(strip $(CFLAGS) -O1)'
-QUICK_INSTALL = @echo "installing paceline into $(VENV): compiling takes minutes, without output" \
+QUICK_INSTALL = @echo "installing paceline into $(VENV): compiling takes a minute or more, without output" \
   && rm -f $(VENV)/with-bench && $(QUICK_BUILD) $(PIP)
 
 .DEFAULT_GOAL := help

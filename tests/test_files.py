@@ -2,11 +2,13 @@
 
 import errno
 import os
+import re
 import shutil
 import socket
 import stat
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import h5py
@@ -18,7 +20,7 @@ from paceline._util.journal import Journal
 from paceline.analysis.rms import RMSD
 from paceline.checkpoint import Checkpoint
 from paceline.cli import main
-from paceline.errors import UnsupportedError
+from paceline.errors import PacelineWarning, UnsupportedError
 from paceline.hdf5.writer import new_hdf5
 from paceline.snapshot import shared_file
 from paceline.timing import Timings
@@ -150,6 +152,25 @@ def test_a_killed_rewriting_leaves_nothing_for_long(tmp_path):
         os.close(files.create_temporary(files.temporary_name(path), path))
         journal.remove()
     assert list(tmp_path.iterdir()) == [kept]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "ä b.csv", "n" * 250])
+def test_a_file_that_a_killed_process_left_is_named(name, tmp_path):
+    path, other = tmp_path / name, tmp_path / "other.csv"
+    left = files.temporary_name(path)
+    left.write_bytes(bytes(2_500_000))
+    os.utime(left, (0, os.stat(left).st_mtime - 600))
+    files.temporary_name(path).touch()  # a process that runs now may have made it
+    words = f"{re.escape(left.name)} of 2.5 MB, last written 10 min ago, is left of a run"
+    with pytest.warns(PacelineWarning, match=words) as warned, files.new_files([path, other]):
+        pass
+    assert len(warned) == 1
+    assert path.exists()
+    assert left.exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PacelineWarning)
+        with files.new_file(other, overwrite=True):
+            pass
 
 
 WAYS = {

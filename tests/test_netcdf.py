@@ -428,6 +428,7 @@ SYSTEMS = {
 def test_analyses(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error", PacelineWarning)
+        warnings.filterwarnings("ignore", ".* have the same time, 0 ps", PacelineWarning)
         ours = paceline.Universe(*SYSTEMS[name])
         theirs = MDAnalysis.Universe(*SYSTEMS[name])
         assert isinstance(ours.trajectory, Reader)

@@ -11,10 +11,11 @@ from scipy.spatial.transform import Rotation
 
 import paceline
 from benchmarks.coverage import autoregressive
+from paceline.analysis import pca
 from paceline.analysis.function_errors import errors_of_series
 from paceline.analysis.pca import PCA, cosine_content, cosine_contents
 from paceline.analysis.saved_tables import read_saved
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import PacelineWarning, SelectionError, UnsupportedError
 
 #: Error of MDAnalysis, which multiplies deviations and moves atoms in single precision, Å².
 ANGSTROM_2 = 5e-4
@@ -175,6 +176,12 @@ def test_atoms_that_move_together_are_correlated(universe, theirs):
     products = np.einsum("fix,fjx->ij", x, x)
     size = np.sqrt(np.diagonal(products))
     np.testing.assert_allclose(pca.cross_correlation(), products / np.outer(size, size), atol=1e-4)
+
+
+def test_many_atoms_are_named_before_the_run(universe, monkeypatch):
+    monkeypatch.setattr(pca, "MANY_ATOMS", 10)
+    with pytest.warns(PacelineWarning, match="a matrix of 60 × 60 numbers is diagonalised"):
+        PCA(universe.atoms[:20]).run(stop=5)
 
 
 def test_components_may_be_left_out_afterwards(universe):

@@ -208,6 +208,14 @@ def test_the_selections_of_hydrogen_bonds_are_recorded(adk_xtc, tmp_path, run):
         ]
 
 
+def test_groups_of_different_sizes_have_no_pairs(adk_xtc, run):
+    groups = ["--select", "resid 1", "--select-2", "resid 5-6"]
+    status, _, err = run("distances", *adk_xtc, *groups)
+    assert status == 2
+    assert "found 19 and 38: change --select" in err
+    assert "--between centers" in err
+
+
 def test_all_pairs_are_arrays(adk_xtc, tmp_path, run):
     select = ["--select", "resid 1-2", "--select-2", "resid 5-6", "--between", "all", "--end", 2]
     status, _, err = run("distances", *adk_xtc, *select)

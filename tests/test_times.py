@@ -344,6 +344,17 @@ def test_every_function_of_time_says_that_times_are_not_known(tmp_path):
     assert "lag (frames)" in found.table.columns
 
 
+def test_a_run_names_equal_times_and_how_to_set_others(tmp_path, capsys):
+    files = [datafiles.PRMncdf, datafiles.NCDF]  # all times are 0
+    options = ["--select", "name CA", "-o", f"{tmp_path / 'a.csv'}", "--end", "5"]
+    assert main(["rmsd", *files, *options]) == 0
+    words = "all 5 frames have the same time, 0 ps: figures and verdicts count frames; give --dt"
+    assert words in capsys.readouterr().err
+    assert "all 5 frames have the same time" in (tmp_path / "a.csv").read_text(encoding="utf-8")
+    assert main(["rmsd", *files, *options, "--dt", "2ps", "--overwrite"]) == 0
+    assert "the same time" not in capsys.readouterr().err
+
+
 def test_figures_have_frames_along_their_axis(tmp_path, top):
     positions = walk(12)
     known = write_xtc(tmp_path / "a.xtc", positions, np.arange(12.0))

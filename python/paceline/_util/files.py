@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import stat
+import time
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from typing import IO, Any, NamedTuple
 
 from paceline._util.os_calls import NO_LINK
 from paceline._util.signals import Stopping
-from paceline.errors import UnsupportedError, UnwritableError, with_hint
+from paceline.errors import UnsupportedError, UnwritableError, warn, with_hint
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINK
 #: Error handler for file names that are not valid UTF-8; Python's standard error uses it too.
@@ -34,6 +35,8 @@ _STORE_SETTINGS = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
 )
+#: Age from which a temporary file may be that of a killed process, seconds.
+_LEFT = 60.0
 #: Maximum length of a file name to which a suffix can be added, bytes.
 _LONG_NAME = 200
 
@@ -101,6 +104,7 @@ def new_files(
     check_distinct(*paths)
     for path in paths:
         check_output(path, overwrite=overwrite)
+    _warn_of_leftovers(paths)
     made: list[Path] = []
     try:
         for path, name in zip(paths, names or map(temporary_name, paths), strict=True):
@@ -262,13 +266,43 @@ def publish(name: Path, path: str | os.PathLike) -> None:
 
 def remove_leftovers(path: str | os.PathLike) -> None:
     """Delete temporary files of killed processes; safe if no other process writes to this path."""
-    random = f"[0-9a-f]{{{2 * _RANDOM_BYTES}}}"
-    pattern = re.compile(re.escape(_temporary_prefix(path)) + random)
-    with os.scandir(_target(path).parent) as entries:
-        left = [entry.path for entry in entries if pattern.fullmatch(entry.name)]
-    for name in left:
+    for _, entry in _temporary_files([path]):
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+            os.unlink(entry.path)
+
+
+def _temporary_files(
+    paths: Iterable[str | os.PathLike],
+) -> list[tuple[str | os.PathLike, os.DirEntry[str]]]:
+    """List the temporary files of paths; each folder is listed once."""
+    known: dict[Path, dict[str, str | os.PathLike]] = {}
+    for path in paths:
+        known.setdefault(_target(path).parent, {})[_temporary_prefix(path)] = path
+    pattern, found = re.compile(rf"(\..+\.)[0-9a-f]{{{2 * _RANDOM_BYTES}}}", re.DOTALL), []
+    for folder, prefixes in known.items():
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                match = pattern.fullmatch(entry.name)
+                if match and match[1] in prefixes:
+                    found.append((prefixes[match[1]], entry))
+    return found
+
+
+def _warn_of_leftovers(paths: Iterable[str | os.PathLike]) -> None:
+    """Warn of temporary files that killed processes may have left of these paths.
+
+    They are not deleted, since a process of another host, which cannot be seen, may write them.
+    """
+    with contextlib.suppress(OSError):
+        for path, entry in _temporary_files(paths):
+            state = entry.stat(follow_symlinks=False)
+            age, size = time.time() - state.st_mtime, state.st_size / 1e6
+            if age > _LEFT:
+                warn(
+                    f"{os.fspath(path)}: the temporary file {entry.name} of {size:,.1f} MB, last "
+                    f"written {age / 60:,.0f} min ago, is left of a run that was killed, unless a "
+                    "run still writes it: then wait, otherwise delete it"
+                )
 
 
 @contextlib.contextmanager

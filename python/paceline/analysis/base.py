@@ -40,7 +40,13 @@ from paceline.contract.run_info import (
     describe_selection,
 )
 from paceline.contract.source import TIMES_REMEDY, UNKNOWN_TIMES
-from paceline.contract.system_interface import Atoms, System, frames_shown, topology_of
+from paceline.contract.system_interface import (
+    Atoms,
+    System,
+    frames_shown,
+    topology_of,
+    trajectory_name,
+)
 from paceline.contract.transform_interface import Transform
 from paceline.errors import NotRunError, UnsupportedError, warn
 from paceline.performance.number_format import many
@@ -654,8 +660,20 @@ def table_in_time(
     **options: Any,
 ) -> Table:
     """Make a table of the last run: frame number, time, then the given columns."""
+    analysis.remark("equal times", _note_on_equal_times(analysis))
     of_frames = {"frame": analysis.frames, "time (ps)": analysis.times}
     return Table({**of_frames, **columns}, "time (ps)", y, y_label, drawn, **options)
+
+
+def _note_on_equal_times(analysis: AnalysisBase) -> str | None:
+    """Describe that all frames of a trajectory have one time; None if this is not so."""
+    known = analysis.times[np.isfinite(analysis.times)]
+    if not analysis.times_known or len(known) < 2 or np.ptp(known) > 0:
+        return None
+    return (
+        f"{trajectory_name(analysis.atomgroup.universe)}: all {len(known):,} frames have the same "
+        f"time, {known[0]:g} ps: figures and verdicts count frames; {TIMES_REMEDY}"
+    )
 
 
 def table_of_records(

@@ -151,8 +151,8 @@ def draw(
     else:
         _draw_columns(chosen, ax, options, verdicts)
     if note := _note_on_nothing(chosen):
-        place: dict[str, Any] = {"transform": ax.transAxes, "ha": "center", "va": "center"}
-        ax.text(0.5, 0.5, note, fontsize="small", gid=NOTE_INSIDE, **place)
+        text = ax.text(0.5, 0.5, note, ha="center", va="center", fontsize="small")
+        text.set(transform=ax.transAxes, gid=NOTE_INSIDE)
         if first.states is None and first.image is None:  # ticks around zero have no meaning
             ax.set_xticks([])
             ax.set_yticks([])

@@ -18,6 +18,7 @@ from paceline.analysis.table import Table, title_of_band
 from paceline.contract.declaration import Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.system_interface import Atoms, System, attribute_of
+from paceline.errors import warn
 from paceline.performance.number_format import many, percent
 from paceline.transform.apply_transforms import first_positions
 from paceline.transform.atom_choice import choose_atoms
@@ -34,6 +35,8 @@ LEAST_PROJECTED = 3
 OVERLAP = 10
 #: Minimum number of frames for a cosine content.
 LEAST_OF_COSINES = 3
+#: Number of atoms above which a run warns of the time of its diagonalisation.
+MANY_ATOMS = 1000
 #: Maximum variance, relative to the sum of variances, and maximum displacement, relative to the
 #: positions, that count as rounding errors.
 ROUNDING = 1e-12
@@ -261,6 +264,12 @@ class PCA(AnalysisBase):
         """Copy the first frame if frames are superposed on it, and make the worker part."""
         if len(self.frames) < self.LEAST_FRAMES:
             raise ValueError("No covariance information can be gathered from a single frame")
+        if self._n_atoms > MANY_ATOMS:
+            warn(
+                f"PCA: a matrix of {3 * self._n_atoms:,} × {3 * self._n_atoms:,} numbers is "
+                f"diagonalised at the end, for {self._n_atoms:,} atoms, in a time that grows as "
+                "the cube of their number: choose fewer atoms, such as 'name CA'"
+            )
         self._calculated = False
         self._of_errors: _Sampling | None = None
         self._first = None

@@ -80,6 +80,12 @@ def _distances(
                 "without --plot; 'paceline distance-map' makes their means, and a figure"
             )
         return distances.DistanceMatrixSeries(*groups, **options)
+    if between == "pairs" and len({len(group) for group in groups}) > 1:
+        found = " and ".join(f"{len(group):,}" for group in groups)
+        raise SelectionError(
+            f"distances of pairs need equally many atoms in both groups, found {found}: change "
+            "--select or --select-2, or use --between centers, minimum or all"
+        )
     kinds = {"pairs": distances.AtomicDistances, "minimum": distances.MinimumDistance}
     return kinds[between](*groups, **options)
 
