@@ -790,6 +790,10 @@ def test_swapped_files_are_recognised_by_their_content(adk, tmp_path, run):
     ("arguments", "words"),
     [
         (["rsmd"], "no command 'rsmd': did you mean 'paceline rmsd'?"),
+        (["interactions"], "no command 'interactions' (paceline --help explains)"),
+        (["msd", "a.tpr", "a.xtc", "--selct", "all"], "no option --selct: did you mean --select?"),
+        (["split", "a.xtc", "--parts", "3"], "no option --parts"),
+        (["msd", "a.tpr", "a.xtc", "--follow"], "arguments are required: --select"),
         (["xyzzy"], "no command 'xyzzy' (paceline --help explains)"),
         (["trjconv"], "no command 'trjconv': gmx trjconv is 'paceline convert'"),
         (

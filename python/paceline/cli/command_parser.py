@@ -60,6 +60,8 @@ OTHER_NAMES = {
 }
 #: Maximum number of commands that a message lists.
 FEW = 8
+#: Minimum similarity of a word that a message suggests, by difflib.
+CLOSE = 0.65
 #: Function names of argparse types, and their values in error messages; units by metavar.
 TYPES = {
     **{"float": "a number", "above_zero": "a number"},
@@ -145,6 +147,7 @@ class CommandParser(argparse.ArgumentParser):
             folder=None,
             analysis_names=(),
         )
+        self._given: list[str] = []
         self._sections = {title: self.add_argument_group(title) for title in SECTIONS}
         explain = "show this help message and exit"
         self.section("other options").add_argument("-h", "--help", action="help", help=explain)
@@ -186,7 +189,7 @@ class CommandParser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse arguments; files may stand between options."""
-        given = list(args or ())
+        given = self._given = list(args or ())
         if "_ARGCOMPLETE" not in os.environ:
             if self._subparsers is None:
                 self._check_dashes(given)
@@ -212,6 +215,11 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> Any:
         """Print a message of one line, and exit."""
+        if " required" in message:  # perhaps an option that is required was misspelled
+            options = takewhile(lambda text: text != "--", self._given)
+            unknown = (one for one in options if one.startswith("--") and not self._knows(one))
+            if text := next(unknown, ""):
+                message = f"no option {text}{self._suggest_option(text)}"
         print(f"paceline: error: {message} ({self.prog} --help explains)", file=sys.stderr)
         raise WrongArguments(message, self.prog)
 
@@ -354,7 +362,7 @@ def close_matches(word: str, known: Sequence[str]) -> list[str]:
     """Return the most similar known word in a list, or an empty list if no word is similar."""
     import difflib  # not at the top: `paceline --version` imports this module
 
-    return difflib.get_close_matches(word, known, 1)
+    return difflib.get_close_matches(word, known, 1, CLOSE)
 
 
 def add_file_arguments(
