@@ -212,7 +212,7 @@ def test_groups_of_different_sizes_have_no_pairs(adk_xtc, run):
     groups = ["--select", "resid 1", "--select-2", "resid 5-6"]
     status, _, err = run("distances", *adk_xtc, *groups)
     assert status == 2
-    assert "found 19 and 38: change --select" in err
+    assert "(--select: 19, --select-2: 38): change one" in err
     assert "--between centers" in err
 
 

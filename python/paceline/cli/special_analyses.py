@@ -81,10 +81,10 @@ def _distances(
             )
         return distances.DistanceMatrixSeries(*groups, **options)
     if between == "pairs" and len({len(group) for group in groups}) > 1:
-        found = " and ".join(f"{len(group):,}" for group in groups)
+        first, second = map(len, groups)
         raise SelectionError(
-            f"distances of pairs need equally many atoms in both groups, found {found}: change "
-            "--select or --select-2, or use --between centers, minimum or all"
+            "distances of pairs need equally many atoms in both groups, found others (--select: "
+            f"{first}, --select-2: {second}): change one, or use --between centers, minimum or all"
         )
     kinds = {"pairs": distances.AtomicDistances, "minimum": distances.MinimumDistance}
     return kinds[between](*groups, **options)
