@@ -14,14 +14,13 @@ import numpy as np
 from paceline._util.files import check_local, is_stream, new_file, saved_together
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_descriptions import (
-    Description,
     default_descriptions,
     ligands_of,
     read_battery_file,
     toml_of,
 )
 from paceline.analysis.battery_page import page_of_battery
-from paceline.analysis.described_analyses import make_analysis, select_described
+from paceline.analysis.described_analyses import Description, make_analysis, select_described
 from paceline.analysis.energies import Energies, read_energies
 from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.results import Results, further_results

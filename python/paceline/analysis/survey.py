@@ -23,8 +23,8 @@ from paceline._util.json_object import JsonObject
 from paceline._util.progress import Progress
 from paceline._util.signals import Stopping
 from paceline.analysis.battery import ENERGIES
-from paceline.analysis.battery_descriptions import Description, read_battery_file, toml_of
-from paceline.analysis.described_analyses import check_descriptions
+from paceline.analysis.battery_descriptions import read_battery_file, toml_of
+from paceline.analysis.described_analyses import Description, check_descriptions
 from paceline.analysis.survey_catalogue import SurveyCatalogue, SurveyEntry, read_catalogue
 from paceline.analysis.survey_earlier_results import FoundResults
 from paceline.analysis.survey_page import PAGE, save_pages

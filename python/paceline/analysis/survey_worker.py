@@ -22,7 +22,8 @@ from paceline._util.files import is_address
 from paceline._util.json_object import JsonArray, JsonObject
 from paceline._util.machine import software
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.battery_descriptions import Description, toml_of
+from paceline.analysis.battery_descriptions import toml_of
+from paceline.analysis.described_analyses import Description
 from paceline.analysis.series_verdict import usable_rows
 from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry, topology_beside
 from paceline.analysis.survey_records import (
