@@ -20,13 +20,14 @@ from paceline.analysis.battery_descriptions import (
     toml_of,
 )
 from paceline.analysis.battery_page import page_of_battery
-from paceline.analysis.described_analyses import Description, make_analysis, select_described
+from paceline.analysis.described_analyses import make_analysis, select_described
 from paceline.analysis.energies import Energies, read_energies
 from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.results import Results, further_results
 from paceline.analysis.saved_tables import METADATA
 from paceline.analysis.table_verdicts import equilibrated_start
 from paceline.contract.analysis import is_updated
+from paceline.contract.declaration import Description
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.plan import choose_frames
 from paceline.contract.system_interface import NoFramesYet, System, attribute_of, offline

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from paceline._util.option_values import BEADS_OF_BACKBONE, BEADS_OF_LIPIDS, LIPIDS, WATER_OXYGENS
-from paceline.analysis.described_analyses import Description
 from paceline.contract.catalogue import catalogue
+from paceline.contract.declaration import Description
 from paceline.contract.system_interface import System
 from paceline.errors import UnsupportedError, warn
 from paceline.trajectory.open import files_named

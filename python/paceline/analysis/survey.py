@@ -24,7 +24,7 @@ from paceline._util.progress import Progress
 from paceline._util.signals import Stopping
 from paceline.analysis.battery import ENERGIES
 from paceline.analysis.battery_descriptions import read_battery_file, toml_of
-from paceline.analysis.described_analyses import Description, check_descriptions
+from paceline.analysis.described_analyses import check_descriptions
 from paceline.analysis.survey_catalogue import SurveyCatalogue, SurveyEntry, read_catalogue
 from paceline.analysis.survey_earlier_results import FoundResults
 from paceline.analysis.survey_page import PAGE, save_pages
@@ -59,6 +59,7 @@ from paceline.analysis.survey_worker import (
 )
 from paceline.backends import make_backend
 from paceline.backends.base import Backend
+from paceline.contract.declaration import Description
 from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
 from paceline.errors import UnsupportedError, WorkerError, warn
 from paceline.performance.number_format import many

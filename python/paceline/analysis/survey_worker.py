@@ -23,7 +23,6 @@ from paceline._util.json_object import JsonArray, JsonObject
 from paceline._util.machine import software
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_descriptions import toml_of
-from paceline.analysis.described_analyses import Description
 from paceline.analysis.series_verdict import usable_rows
 from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry, topology_beside
 from paceline.analysis.survey_records import (
@@ -36,6 +35,7 @@ from paceline.analysis.survey_records import (
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
 from paceline.contract.catalogue import catalogue
+from paceline.contract.declaration import Description
 from paceline.contract.system_interface import Frames, attribute_of
 from paceline.errors import PacelineError, UnsupportedError, warn
 from paceline.hdf5 import mdcath

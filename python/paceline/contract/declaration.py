@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+#: Description of one analysis in a battery: its class, and its parameters as in Python.
+Description = Mapping[str, Any]
+
 
 @dataclass(frozen=True)
 class Option:
