@@ -85,6 +85,18 @@ def test_a_measurement_keeps_its_runs(adk, tmp_path, monkeypatch):
     assert at_every_line(work, check) > 100
 
 
+def test_an_interrupted_delay_ends():
+    def work():
+        with Stopping.delayed():
+            pass
+
+    def check():
+        assert not Stopping._holding
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    assert at_every_line(work, check) > 10
+
+
 @pytest.mark.parametrize("existing", [[], ["a"], ["a", "b"]])
 def test_a_file_is_the_old_one_or_the_new_one(existing, tmp_path):
     paths = [tmp_path / name for name in ("a", "b")]

@@ -62,15 +62,23 @@ class Stopping:
         if Stopping._holding:
             yield
             return
-        Stopping._pending, Stopping._holding = None, True
-        former = _handle_by(Stopping._handle, [signal.SIGINT])
+        # Ctrl-C may come at any line: what is to be restored is known before the handler changes,
+        # which does not raise while `_holding` is set.
+        former = _with_usual_handlers([signal.SIGINT])
         try:
+            for number in former:
+                signal.signal(number, Stopping._handle)
+            Stopping._pending, Stopping._holding = None, True
             yield
         finally:
-            Stopping._holding = False
-            _restore(former)
-            if Stopping._pending is not None:
-                _raise(Stopping._pending)
+            try:
+                pending, Stopping._pending, Stopping._holding = Stopping._pending, None, False
+                _restore(former)
+            except BaseException:
+                _restore(former)
+                raise
+            if pending is not None:
+                _raise(pending)
 
     @staticmethod
     def _handle(number: int, frame: FrameType | None) -> None:
@@ -99,13 +107,17 @@ def _handle_by(
     handler: Any, numbers: Iterable[signal.Signals] = tuple(_USUAL)
 ) -> dict[signal.Signals, Any]:
     """Replace the default signal handlers; return the previous ones."""
+    former = _with_usual_handlers(numbers)
+    for number in former:
+        signal.signal(number, handler)
+    return former
+
+
+def _with_usual_handlers(numbers: Iterable[signal.Signals]) -> dict[signal.Signals, Any]:
+    """Return the default handlers of signals that have these; none outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         return {}
-    return {
-        number: signal.signal(number, handler)
-        for number in numbers
-        if signal.getsignal(number) == _USUAL[number]
-    }
+    return {one: _USUAL[one] for one in numbers if signal.getsignal(one) == _USUAL[one]}
 
 
 def _restore(former: dict[signal.Signals, Any]) -> None:
