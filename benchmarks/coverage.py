@@ -19,17 +19,17 @@ from scipy.signal import lfilter
 
 import paceline
 from paceline.analysis.correlation import VelocityAutocorrelation
+from paceline.analysis.correlation_by_particles import running_integral
 from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
 from paceline.analysis.diffusion import mean_and_interval
 from paceline.analysis.free_energy import free_energy_surface
-from paceline.analysis.function_errors import errors_of_states
 from paceline.analysis.groups import presence_correlation
-from paceline.analysis.lag_time_intervals import block_products, jackknife_interval
+from paceline.analysis.jackknife_intervals import errors_of_states
+from paceline.analysis.lag_time_confidence_intervals import block_products, jackknife_interval
 from paceline.analysis.msd import EinsteinMSD, _slopes
 from paceline.analysis.pca import PCA
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSF
-from paceline.analysis.series_parts import running_integral
 from paceline.analysis.uncertainty import mean_of_series
 
 #: Number of blocks of the bootstrap.

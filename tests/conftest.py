@@ -24,9 +24,9 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.backends import processes
-from paceline.backends.dask_cluster import LocalCluster
+from paceline.backends.local_dask_cluster import LocalCluster
 from paceline.engine import scheduler
-from paceline.mdanalysis import registration, script_processes
+from paceline.mdanalysis import register_in_child_processes, registration
 
 #: Scripts that tests run on MPI ranks, and a script that needs the packages for the manual.
 collect_ignore = ["helpers/start_up", "helpers/windows", "mpi", "user_guide.py"]
@@ -168,7 +168,7 @@ def no_registration_remains():
     while registration._active:
         paceline.unregister()
     assert not remains
-    assert script_processes.VARIABLE not in os.environ
+    assert register_in_child_processes.VARIABLE not in os.environ
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from paceline.backends import Threads
 from paceline.cli import main
 from paceline.cli.options import seconds
 from paceline.contract.plan import Borders
-from paceline.engine import other_files, sample_run
+from paceline.engine import sample_run, time_other_formats
 from paceline.engine.sample_run import SampleRun
 from paceline.errors import UnsupportedError
 from paceline.model import FrameCost
@@ -48,7 +48,7 @@ def soon():
         patch.setattr(advising, "_ROUNDS", 1)
         patch.setattr(advising, "_LONGEST", 0.0)
         patch.setattr(advising, "_COLD_ROUNDS", 1)
-        patch.setattr(other_files, "_READING_SECONDS", 0.001)
+        patch.setattr(time_other_formats, "_READING_SECONDS", 0.001)
         yield
 
 

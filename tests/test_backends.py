@@ -19,13 +19,13 @@ from helpers.waiting import PATIENCE
 import paceline
 import paceline._util.machine
 from paceline import backends
+from paceline._util.allowed_option_values import BACKENDS
 from paceline._util.machine import free_memory_fraction
-from paceline._util.option_values import BACKENDS
 from paceline.backends import available_cpus, make_backend
-from paceline.contract.kinds import Kind, PerFrame, WorkerDeclaration
+from paceline.contract.worker_parts import Kind, PerFrame, WorkerDeclaration
 from paceline.engine import scheduler
 from paceline.engine.collect import _Rows
-from paceline.engine.tasks import WorkerAnalysis
+from paceline.engine.tasks_and_results import WorkerAnalysis
 
 PACKAGE = Path(paceline.__file__).parent
 

@@ -10,7 +10,7 @@ from benchmarks.coverage import (
     presence_coverage,
     relaxation_coverage,
 )
-from paceline.analysis.lag_time_intervals import (
+from paceline.analysis.lag_time_confidence_intervals import (
     block_products,
     block_starts,
     jackknife_interval,

@@ -24,9 +24,9 @@ from paceline._util.os_calls import blocks_in_memory, drop_from_cache
 from paceline.analysis.rms import RMSD
 from paceline.backends.dask import NodeBatcher, NodeTasks
 from paceline.cli.command_line import main
-from paceline.contract.cache import Cache
+from paceline.contract.node_disk_cache import Cache
 from paceline.contract.source import Extents
-from paceline.engine.cached_blocks import (
+from paceline.engine.node_cache_locality import (
     CachedFiles,
     NodeBlocks,
     blocks_here,
@@ -34,10 +34,10 @@ from paceline.engine.cached_blocks import (
     share_by_node,
 )
 from paceline.engine.scheduler import StealingPartition
-from paceline.engine.tasks import FunctionJob, FunctionTask, Task
+from paceline.engine.tasks_and_results import FunctionJob, FunctionTask, Task
 from paceline.errors import PacelineWarning, UnsupportedError
 from paceline.performance.report import page_of
-from paceline.performance.summary import report_of
+from paceline.performance.timing_statistics import report_of
 from paceline.timing import Timings
 
 BLOCK = _core.CACHE_BLOCK

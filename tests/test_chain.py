@@ -32,7 +32,7 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.mdanalysis import shared_opening
+from paceline.mdanalysis import open_on_all_ranks
 from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import files_named, open_file, open_files
@@ -690,10 +690,12 @@ def test_a_replaced_file_cannot_be_unpickled(copies):
 
 def test_a_sent_chain_has_its_index(monkeypatch) -> None:
     chain, made = Chain([datafiles.XTC]), []
-    copy = shared_opening.SentFile.of
-    monkeypatch.setattr(shared_opening.SentFile, "of", lambda file: made.append(file) or copy(file))
-    sent = pickle.loads(shared_opening.pickle_with_indexes(chain))
+    copy = open_on_all_ranks.SentFile.of
+    monkeypatch.setattr(
+        open_on_all_ranks.SentFile, "of", lambda file: made.append(file) or copy(file)
+    )
+    sent = pickle.loads(open_on_all_ranks.pickle_with_indexes(chain))
     assert made == list(chain.files)  # the index of a file, which may be large, is copied once
-    assert type(sent.files[0]) is shared_opening.SentFile
+    assert type(sent.files[0]) is open_on_all_ranks.SentFile
     frames = np.arange(chain.n_frames)
     np.testing.assert_array_equal(sent.extents(frames).offsets, chain.extents(frames).offsets)

@@ -17,11 +17,11 @@ from benchmarks.coverage import POPULATIONS, Presence, markov_chain
 from paceline import checkpoint
 from paceline.analysis.clustering import Clustering, Pairs, k_medoids
 from paceline.analysis.diffusionmap import DistanceMatrix
-from paceline.analysis.function_errors import errors_of_states
+from paceline.analysis.jackknife_intervals import errors_of_states
+from paceline.analysis.read_saved_tables import read_saved
 from paceline.analysis.results import Results
-from paceline.analysis.saved_tables import read_saved
-from paceline.analysis.structures import write_structures
-from paceline.engine import parts
+from paceline.analysis.structure_files import write_structures
+from paceline.engine import stage_over_collected_rows
 from paceline.engine.worker import Worker
 from paceline.errors import PacelineWarning, SelectionError, UnsupportedError
 
@@ -429,7 +429,7 @@ def test_a_single_cluster_has_no_interval(on_a_line):
 
 def test_large_ones_are_in_a_file(ca, monkeypatch):
     wanted = found(ca, cutoff=1.5), found(ca, method="k-medoids", n_clusters=3)
-    monkeypatch.setattr(parts, "IN_MEMORY", 0)
+    monkeypatch.setattr(stage_over_collected_rows, "IN_MEMORY", 0)
     assert (found(ca, cutoff=1.5), found(ca, method="k-medoids", n_clusters=3)) == wanted
 
 

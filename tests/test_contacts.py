@@ -15,7 +15,7 @@ from MDAnalysisTests.datafiles import TPR, XTC
 import paceline
 from paceline.analysis import contacts as our_contacts
 from paceline.analysis.contacts import SCHEMES, ContactMap, Contacts, q1q2
-from paceline.analysis.function_errors import errors_of_series
+from paceline.analysis.jackknife_intervals import errors_of_series
 from paceline.analysis.uncertainty import limits_of_fractions
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 

@@ -15,9 +15,9 @@ from benchmarks.bench_verdicts import LOGARITHMIC, TableCase, at_times, measure_
 from paceline.analysis.convergence import latest_start
 from paceline.analysis.equilibration import averages, crossings_of_states
 from paceline.analysis.figures import ShownVerdicts, draw
+from paceline.analysis.read_saved_tables import read_saved
 from paceline.analysis.replica_diagnostics import effective_size, rank_normalised_r_hat
 from paceline.analysis.results import Results
-from paceline.analysis.saved_tables import read_saved
 from paceline.analysis.table import Table
 from paceline.analysis.table_verdicts import count_verdicts, replica_verdict, table_verdicts
 

@@ -19,10 +19,10 @@ from helpers.disks import full_disk
 from helpers.waiting import PATIENCE
 
 import paceline
-import paceline.trajectory.h5md_file
+import paceline.trajectory.write_h5md
 from paceline import cli
 from paceline.analysis.rms import RMSD
-from paceline.contract.kinds import Placements
+from paceline.contract.worker_parts import Placements
 from paceline.errors import (
     DamagedFileError,
     MissingDataError,
@@ -31,7 +31,7 @@ from paceline.errors import (
     UnsupportedError,
     UnwritableError,
 )
-from paceline.trajectory import h5md_file, write_frames
+from paceline.trajectory import write_frames, write_h5md
 from paceline.trajectory.open import open_file
 from paceline.trajectory.write_frames import PartlyWritten
 
@@ -269,7 +269,7 @@ def test_a_block_that_is_written_twice_is_there_once(ending, adk, tmp_path, monk
     ca = paceline.Universe(*adk).select_atoms("name CA")
     write(ca, tmp_path / f"expected{ending}")
     expected = (tmp_path / f"expected{ending}").read_bytes()
-    writer = h5md_file.EncodeInPlace if ending == ".h5md" else write_frames._EncodeInPlace
+    writer = write_h5md.EncodeInPlace if ending == ".h5md" else write_frames._EncodeInPlace
     compute = writer.compute_block
     released, left, times = threading.Event(), threading.Event(), []
 

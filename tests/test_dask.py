@@ -27,8 +27,8 @@ from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import dask as dask_backend
 from paceline.backends import make_backend
 from paceline.backends.dask import DaskRun, ThreadsByAddress
-from paceline.backends.dask_cluster import LocalCluster
-from paceline.engine.tasks import BlockResult, FunctionJob
+from paceline.backends.local_dask_cluster import LocalCluster
+from paceline.engine.tasks_and_results import BlockResult, FunctionJob
 from paceline.engine.worker import thread_name
 from paceline.errors import (
     AnalysisError,
@@ -522,7 +522,7 @@ import os, sys, time
 import MDAnalysis
 import numpy as np
 import paceline
-from paceline.backends.dask_cluster import release_cluster, acquire_cluster
+from paceline.backends.local_dask_cluster import release_cluster, acquire_cluster
 def where(block):
     return np.full(len(block), os.getpid())
 def hang(block):
@@ -590,7 +590,7 @@ def test_a_cluster_of_this_machine_is_closed_though_a_forked_process_lives():
 
 
 def test_a_cluster_of_this_machine_ends_though_it_has_only_begun_to_start():
-    script = "from paceline.backends.dask_cluster import LocalCluster; LocalCluster(1)"
+    script = "from paceline.backends.local_dask_cluster import LocalCluster; LocalCluster(1)"
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
     this = psutil.Process(process.pid)
     until(lambda: any("keep(1, " in " ".join(one.cmdline()) for one in this.children()))

@@ -12,7 +12,7 @@ from MDAnalysisTests.datafiles import DCD_TRICLINIC, PSF_TRICLINIC, TPR, XTC
 import paceline
 from benchmarks.coverage import dipoles
 from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
-from paceline.analysis.function_errors import errors_of_series
+from paceline.analysis.jackknife_intervals import errors_of_series
 from paceline.analysis.uncertainty import with_error
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 

@@ -19,7 +19,7 @@ from paceline.analysis import diffusionmap as ours
 from paceline.analysis import tiles
 from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.backends import Processes
-from paceline.engine import parts
+from paceline.engine import stage_over_collected_rows
 from paceline.engine.result_arrays import allocate
 from paceline.engine.worker import Worker
 from paceline.errors import (
@@ -227,7 +227,7 @@ def test_table_and_figure(ca, superposed, tmp_path, monkeypatch):
 
 
 def test_large_ones_are_in_a_file(ca, superposed, monkeypatch):
-    monkeypatch.setattr(parts, "IN_MEMORY", 0)
+    monkeypatch.setattr(stage_over_collected_rows, "IN_MEMORY", 0)
     found = matrix(ca, superposition=True)
     assert isinstance(found, np.memmap)
     np.testing.assert_array_equal(found, superposed)
@@ -252,14 +252,14 @@ def test_frames_that_were_left_out(damaged):
 
 def test_parts_are_read_from_a_file_by_processes(ca, superposed, monkeypatch):
     sizes = []
-    reduce = parts.SharedArray.__reduce__
+    reduce = stage_over_collected_rows.SharedArray.__reduce__
 
     def noted(self):
         found = reduce(self)
         sizes.append(len(pickle.dumps(found)))
         return found
 
-    monkeypatch.setattr(parts.SharedArray, "__reduce__", noted)
+    monkeypatch.setattr(stage_over_collected_rows.SharedArray, "__reduce__", noted)
     assert Processes.reads_files_of_caller
     found = matrix(ca, Processes(2), superposition=True)
     np.testing.assert_array_equal(found, superposed)
@@ -272,14 +272,14 @@ def test_parts_are_read_from_a_file_by_processes(ca, superposed, monkeypatch):
 def test_views_of_any_layout_are_found_in_a_file(in_file):
     array = allocate((40, 30, 20), np.dtype(np.float64), 0 if in_file else 2**30)
     array[:] = np.arange(array.size).reshape(array.shape)
-    file = parts._SharedFile.of(array)
+    file = stage_over_collected_rows._SharedFile.of(array)
     for view in (array, array[3:17], array[:, 5:25:2], array[::-1, :, 3:].T):
-        sent = pickle.loads(pickle.dumps(parts.SharedArray(view, file))).array
+        sent = pickle.loads(pickle.dumps(stage_over_collected_rows.SharedArray(view, file))).array
         np.testing.assert_array_equal(sent, view)
         assert not sent.flags.owndata
     other = np.ones((50, 50))
     np.testing.assert_array_equal(
-        pickle.loads(pickle.dumps(parts.SharedArray(other, file))).array, other
+        pickle.loads(pickle.dumps(stage_over_collected_rows.SharedArray(other, file))).array, other
     )
 
 
@@ -291,7 +291,7 @@ def test_parts_are_sent_where_a_file_has_no_room(ca, superposed, monkeypatch):
     def full(*arguments):
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(parts, "allocate", full)
+    monkeypatch.setattr(stage_over_collected_rows, "allocate", full)
     monkeypatch.setattr(tiles, "allocate_results", np.empty)
     found = matrix(ca, Processes(2), superposition=True)
     np.testing.assert_array_equal(found, superposed)

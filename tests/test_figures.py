@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from MDAnalysis.analysis.data.filenames import Rama_ref
 
 from paceline.analysis.dihedrals import Ramachandran
-from paceline.analysis.figure_text import shortened_to
+from paceline.analysis.figure_text_layout import shortened_to
 from paceline.analysis.figures import NOTE_INSIDE, draw, in_time_unit, new_figure
 from paceline.analysis.replica_figures import Profile, draw_profile
 from paceline.analysis.results import Results

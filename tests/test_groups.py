@@ -24,7 +24,7 @@ from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.described_analyses import ATOMS
 from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.gyration import Gyration
-from paceline.analysis.lag_time_intervals import block_starts
+from paceline.analysis.lag_time_confidence_intervals import block_starts
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.updating_groups import follow

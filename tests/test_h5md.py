@@ -32,7 +32,7 @@ from paceline.block import FrameBuffer
 from paceline.contract.source import extents_in
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, ChunkReader
-from paceline.hdf5.dataset import read_series
+from paceline.hdf5.dataset_description import read_series
 from paceline.hdf5.detect_convention import read_chunk_index
 from paceline.hdf5.elements import cells_of
 from paceline.hdf5.file import Array, File

@@ -13,15 +13,15 @@ from helpers.disks import full_disk
 from helpers.programs import HDF5_TOOLS, load_filters
 
 import paceline
-import paceline.trajectory.h5md_file
+import paceline.trajectory.write_h5md
 from paceline import _core
 from paceline.analysis.rms import RMSF
 from paceline.block import upright_vectors
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.hdf5.written_layout import ROW_BYTES, Compression, choose_layout, parse_compression
 from paceline.mdanalysis.reader import Reader
-from paceline.snapshot.h5md import H5MD
 from paceline.snapshot.shared_file import Contents, Heading, Settings
+from paceline.snapshot.write_h5md import H5MD
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the header says.*")
 
@@ -202,7 +202,7 @@ def test_a_full_disk_leaves_no_file_open(chunk, compress, ca, tmp_path):
 def test_workers_of_other_machines_send_their_frames(ca, tmp_path, monkeypatch):
     write(ca, tmp_path / "expected.h5md", chunk="10x100")
     names = map(str, itertools.count())
-    monkeypatch.setattr(paceline.trajectory.h5md_file.socket, "gethostname", lambda: next(names))
+    monkeypatch.setattr(paceline.trajectory.write_h5md.socket, "gethostname", lambda: next(names))
     write(ca, tmp_path / "found.h5md", chunk="10x100", n_workers=2, block_frames=16)
     found = (tmp_path / "found.h5md").read_bytes()
     assert found == (tmp_path / "expected.h5md").read_bytes()

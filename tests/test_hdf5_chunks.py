@@ -9,7 +9,7 @@ import pytest
 from paceline import _core
 from paceline.block import FrameBuffer
 from paceline.hdf5.chunk_index import ABSENT, Element, slice_of
-from paceline.hdf5.dataset import describe_dataset
+from paceline.hdf5.dataset_description import describe_dataset
 from paceline.hdf5.file import File
 
 DTYPES = ("<f4", "<f4", ">f4", "<f8", ">f8", "|i1", ">i2", "<i4", ">i8", "|u1", "<u2", ">u4", "<u8")

@@ -31,7 +31,7 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.hdf5 import detect_convention, h5py_reader, sandbox
-from paceline.hdf5.dataset import read_series
+from paceline.hdf5.dataset_description import read_series
 from paceline.hdf5.file import File
 from paceline.hdf5.repack import repack
 from paceline.hdf5.trajectory import Hdf5File, Hdf5Options

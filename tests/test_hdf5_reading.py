@@ -34,7 +34,7 @@ from paceline.errors import (
 )
 from paceline.hdf5 import detect_convention, trajectory
 from paceline.hdf5.chunk_index import ChunkReader
-from paceline.hdf5.dataset import read_series
+from paceline.hdf5.dataset_description import read_series
 from paceline.hdf5.file import File
 from paceline.hdf5.h5py_reader import H5pyReader
 from paceline.hdf5.sandbox import run_in_sandbox

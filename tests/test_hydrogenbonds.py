@@ -17,8 +17,8 @@ from scipy import stats
 
 import paceline
 from benchmarks.coverage import Presence
-from paceline.analysis.function_errors import errors_of_states
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+from paceline.analysis.jackknife_intervals import errors_of_states
 from paceline.analysis.results import Results, further_results
 from paceline.analysis.uncertainty import with_error
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError

@@ -15,7 +15,7 @@ import paceline
 from paceline.analysis.distances import AtomicDistances
 from paceline.analysis.rms import RMSF
 from paceline.trajectory.imd import ImdStream
-from paceline.trajectory.relay import StreamRelay
+from paceline.trajectory.imd_relay import StreamRelay
 from paceline.trajectory.tee import Tee
 
 PROGRAM = Path(sys.executable).with_name("lmp")

@@ -45,7 +45,7 @@ KNOW_H5PY = {
     "hdf5/repack.py",
     "hdf5/writer.py",
     "snapshot/crash_safe_file.py",
-    "snapshot/h5md.py",
+    "snapshot/write_h5md.py",
 }
 #: Modules that import MDAnalysis; a worker process imports none of them.
 HEAVY = ("cli", "mdanalysis", "universe")

@@ -15,9 +15,9 @@ from test_cli import document
 
 import paceline
 from paceline.analysis.rms import RMSD
-from paceline.cli.command_tools import command_parsers, documents
-from paceline.cli.documents import schema_of
 from paceline.cli.json_output import SCHEMA_VERSION, Answer, answer_with, failure_of, in_json
+from paceline.cli.json_output_schema import schema_of
+from paceline.cli.mcp_tools import command_parsers, documents
 from paceline.contract.catalogue import catalogue
 from paceline.errors import DamagedFileError, UnsupportedError, with_hint
 

@@ -16,12 +16,12 @@ from paceline.analysis.battery_descriptions import insert_ligands
 from paceline.analysis.buried_area import BuriedArea
 from paceline.analysis.figures import draw
 from paceline.analysis.neighbors import NeighborList
+from paceline.analysis.read_saved_tables import read_saved
 from paceline.analysis.rms import RMSD
-from paceline.analysis.saved_tables import read_saved
 from paceline.errors import PacelineWarning, SelectionError
 from paceline.transform import unwrap, wrap
 from paceline.transform.compounds import known_bonds
-from paceline.transform.ligands import complex_atoms, ligand_names
+from paceline.transform.find_ligands import complex_atoms, ligand_names
 
 N_FRAMES = 20
 CELLS = [[40, 45, 50, 90, 90, 90], [40, 40, 40, 70, 80, 75]]

@@ -17,13 +17,13 @@ from helpers.waiting import PATIENCE, until
 
 import paceline
 from paceline.analysis.battery import Battery
-from paceline.analysis.charts import charts_of
+from paceline.analysis.interactive_charts import charts_of
 from paceline.analysis.rms import RMSD
 from paceline.cli import analysis_steps, main, results_server
 from paceline.cli.options import listening
 from paceline.cli.results_server import ResultsServer
 from paceline.errors import UnsupportedError
-from paceline.performance.results_page import PageState
+from paceline.performance.analysis_results_page import PageState
 
 BATTERY = {"rmsd": {"select": "name CA"}, "rmsf": {"select": "name CA"}, "msd": {}}
 

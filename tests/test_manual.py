@@ -32,7 +32,7 @@ from benchmarks.plot import read_warm
 from paceline import transform
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.backends.dask_cluster import LocalCluster
+from paceline.backends.local_dask_cluster import LocalCluster
 from paceline.cli.command_line import main, parser_of
 
 ROOT = Path(__file__).parents[1]

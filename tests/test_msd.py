@@ -17,10 +17,10 @@ from scipy import stats
 import paceline
 from benchmarks.coverage import diffusion_coverage, msd_coverage
 from paceline import checkpoint
+from paceline.analysis.correlation_by_particles import SeriesParts
 from paceline.analysis.diffusion import DiffusionCoefficient, finite_size, mean_and_interval
 from paceline.analysis.msd import EinsteinMSD
-from paceline.analysis.series_parts import SeriesParts
-from paceline.engine import parts
+from paceline.engine import stage_over_collected_rows
 from paceline.engine.worker import Worker
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 from paceline.transform import nojump
@@ -172,7 +172,7 @@ def test_bits_of_centers_depend_on_no_block(ca):
 
 
 def test_large_ones_are_in_a_file(ca, alone, monkeypatch):
-    monkeypatch.setattr(parts, "IN_MEMORY", 0)
+    monkeypatch.setattr(stage_over_collected_rows, "IN_MEMORY", 0)
     found = EinsteinMSD(ca).run().results
     assert isinstance(found.msds_by_particle, np.memmap)
     np.testing.assert_array_equal(found.msds_by_particle, alone.msds_by_particle)

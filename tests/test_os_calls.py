@@ -13,7 +13,7 @@ from helpers import lammps_files
 from MDAnalysisTests import datafiles
 
 from paceline._util import launcher, os_calls
-from paceline.backends import dask_cluster
+from paceline.backends import local_dask_cluster
 from paceline.errors import UnsupportedError
 
 ROOT = Path(__file__).parents[1]
@@ -95,11 +95,11 @@ def test_what_windows_lacks_is_refused_by_name(monkeypatch):
     monkeypatch.setattr(launcher, "WINDOWS", True)
     with pytest.raises(UnsupportedError, match="'mpi' is not supported on Windows: use"):
         launcher.world()
-    monkeypatch.setattr(dask_cluster, "WINDOWS", True)
+    monkeypatch.setattr(local_dask_cluster, "WINDOWS", True)
     with pytest.raises(
         UnsupportedError, match="'dask' cannot start a cluster on Windows: start one"
     ):
-        dask_cluster.LocalCluster(1)
+        local_dask_cluster.LocalCluster(1)
 
 
 def on_windows(*command, **variables):

@@ -12,10 +12,10 @@ from test_failures import full_disk
 
 import paceline
 from paceline import checkpoint
-from paceline.contract.kinds import Kind, WorkerDeclaration
+from paceline.contract.worker_parts import Kind, WorkerDeclaration
 from paceline.engine import collect, result_arrays
 from paceline.engine.collect import RecordLog
-from paceline.engine.tasks import Records, WorkerAnalysis
+from paceline.engine.tasks_and_results import Records, WorkerAnalysis
 from paceline.engine.worker import Worker
 from paceline.errors import AnalysisError
 

@@ -17,7 +17,7 @@ from helpers.waiting import PATIENCE, until
 from paceline import cli
 from paceline.errors import DamagedFileError, ReadError, UnsupportedError
 from paceline.trajectory.imd import ImdStream
-from paceline.trajectory.relay import StreamRelay
+from paceline.trajectory.imd_relay import StreamRelay
 
 N = 30
 

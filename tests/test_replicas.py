@@ -15,9 +15,9 @@ from scipy.stats import false_discovery_control, t, ttest_ind
 
 import paceline
 from paceline.analysis.battery import Battery
-from paceline.analysis.charts import charts_of_replicas
 from paceline.analysis.dssp import DSSP
-from paceline.analysis.replica_copies import ReplicaSeries, find_copies
+from paceline.analysis.duplicate_replicas import ReplicaSeries, find_copies
+from paceline.analysis.interactive_charts import charts_of_replicas
 from paceline.analysis.replica_figures import (
     Profile,
     align,

@@ -12,7 +12,10 @@ import pytest
 from paceline.analysis.rms import RMSD
 from paceline.cli import main
 from paceline.errors import UnsupportedError
-from paceline.performance.figures import (
+from paceline.performance.number_format import number, percent
+from paceline.performance.record import COMM, WALL_TIME
+from paceline.performance.report import LINES, page_of
+from paceline.performance.run_figures import (
     ROWS,
     drawings_of,
     figure_of,
@@ -20,9 +23,6 @@ from paceline.performance.figures import (
     timeline_of,
     workers_per_bar,
 )
-from paceline.performance.number_format import number, percent
-from paceline.performance.record import COMM, WALL_TIME
-from paceline.performance.report import LINES, page_of
 from paceline.report import advice_of, report_of
 from paceline.timing import BlockTiming, DuplicateAttempt, Timings
 

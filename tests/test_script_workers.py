@@ -17,7 +17,7 @@ from MDAnalysisTests.datafiles import DCD, PSF
 
 import paceline
 from paceline.errors import PacelineWarning
-from paceline.mdanalysis import script_processes
+from paceline.mdanalysis import register_in_child_processes
 
 #: Beginning of the script. `work` returns the reader's name and a sum of each part.
 PRELUDE = """
@@ -158,7 +158,7 @@ def _plugins(cluster) -> list[str]:
 
 def test_a_worker_with_another_version_is_left_to_mdanalysis(tmp_path: Path) -> None:
     with paceline.register() as registration:
-        given = script_processes.ScriptOptions.from_environment()
+        given = register_in_child_processes.ScriptOptions.from_environment()
         assert given is not None
         code = (
             "import json, os\n"
@@ -208,7 +208,7 @@ def test_the_environment_is_restored() -> None:
         assert os.environ != before
         with paceline.register():
             pass
-        found = script_processes.ScriptOptions.from_environment()
+        found = register_in_child_processes.ScriptOptions.from_environment()
         assert found is not None
         folder = Path(found.folder)
         assert folder.is_dir()
@@ -221,14 +221,14 @@ def test_registrations_end_in_any_order(monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "first")
     before = dict(os.environ)
     with paceline.register():
-        folder = script_processes.ScriptOptions.from_environment().folder
+        folder = register_in_child_processes.ScriptOptions.from_environment().folder
         inner = paceline.register()
         monkeypatch.setenv("PYTHONPATH", f"{os.environ['PYTHONPATH']}{os.pathsep}second")
-    found = script_processes.ScriptOptions.from_environment()
+    found = register_in_child_processes.ScriptOptions.from_environment()
     assert found.folder != folder
     assert Path(found.folder).is_dir()
     with inner:
-        assert str(script_processes.HOOK) in os.environ["PYTHONPATH"]
+        assert str(register_in_child_processes.HOOK) in os.environ["PYTHONPATH"]
     assert dict(os.environ) == before | {"PYTHONPATH": f"first{os.pathsep}second"}
 
 
@@ -249,9 +249,9 @@ def test_registration_needs_no_temporary_folder(tmp_path: Path, monkeypatch) -> 
     (tmp_path / str(os.getpid())).touch()  # like an event file
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with paceline.register() as registration:
-        found = script_processes.ScriptOptions.from_environment()
+        found = register_in_child_processes.ScriptOptions.from_environment()
         assert found.folder == ""
-        script_processes.record(found.folder, "opened", DCD)
+        register_in_child_processes.record(found.folder, "opened", DCD)
         assert registration.processes == []
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [0]
 

@@ -13,11 +13,11 @@ import MDAnalysis
 import numpy as np
 import pytest
 
-from paceline.hdf5 import h5md_groups
+from paceline.hdf5 import create_h5md_groups
 from paceline.mdanalysis.reader import Reader
 from paceline.snapshot.crash_safe_file import ALIGNMENT
-from paceline.snapshot.h5md import H5MD
 from paceline.snapshot.shared_file import Contents, Heading, Output, Settings
+from paceline.snapshot.write_h5md import H5MD
 
 N_ATOMS = 3
 CELL = np.diag([9.0, 8.0, 7.0])
@@ -138,7 +138,7 @@ def check_goes_on(path, contents, n_frames):
 )
 def test_whoever_stops_leaves_the_frames_before(tmp_path, monkeypatch, contents, frames, room):
     # In these frames, the datasets of steps and times also get another chunk.
-    monkeypatch.setattr(h5md_groups, "_ROWS", 8)
+    monkeypatch.setattr(create_h5md_groups, "_ROWS", 8)
     path, left = tmp_path / "run.h5md", tmp_path / "left.h5md"
     for frame, before, writes in noted(path, contents, frames, monkeypatch, **room):
         stops = 0

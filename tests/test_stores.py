@@ -57,8 +57,8 @@ from paceline._util import leftovers
 from paceline.analysis.battery import Battery
 from paceline.analysis.rms import RMSD
 from paceline.backends.base import sharing_requests
-from paceline.engine import other_files
-from paceline.engine.tasks import FunctionJob
+from paceline.engine import time_other_formats
+from paceline.engine.tasks_and_results import FunctionJob
 from paceline.errors import (
     DamagedFileError,
     FileChangedError,
@@ -1280,7 +1280,7 @@ def quick_advice(monkeypatch):
     """Measure only for a short time, because the tests do not check the figures of speed."""
     for name, value in {"_SECONDS": 0.01, "_ROUNDS": 1, "_LONGEST": 0.0}.items():
         monkeypatch.setattr(advising, name, value)
-    monkeypatch.setattr(other_files, "_READING_SECONDS", 0.001)
+    monkeypatch.setattr(time_other_formats, "_READING_SECONDS", 0.001)
 
 
 @pytest.mark.filterwarnings("ignore:.*a molecule of the reference is broken")

@@ -21,10 +21,10 @@ from helpers.waiting import until
 
 import paceline
 from paceline.analysis import survey as surveys
-from paceline.analysis import survey_page, survey_records, survey_replay, survey_worker
+from paceline.analysis import survey_one_trajectory, survey_page, survey_records, survey_replay
 from paceline.analysis.battery import Battery
-from paceline.analysis.survey_catalogue import read_catalogue
 from paceline.analysis.survey_records import around_middle, decode
+from paceline.analysis.survey_trajectory_catalogue import read_catalogue
 from paceline.cli import main
 from paceline.errors import (
     CheckpointError,
@@ -329,7 +329,7 @@ def test_failures_are_rows(copied, tmp_path):
 
 def test_many_frames_that_were_left_out_are_counted():
     damaged = [(frame, "reason") for frame in range(100_000)]
-    rows = survey_worker._damage(damaged)
+    rows = survey_one_trajectory._damage(damaged)
     assert len(rows) == 21
     assert rows[1] == ["", "frame 1: reason"]
     assert rows[-1] == ["", "left out, too: 99,980 further frames"]
@@ -869,9 +869,9 @@ def test_shards_replace_a_survey_of_others(copied, tmp_path):
 def test_included_topologies_are_part_of_the_key(tmp_path):
     (tmp_path / "a.itp").write_text('#include "b.itp"\n')
     (tmp_path / "b.itp").write_text("[ moleculetype ]\n")
-    before = survey_worker._digest_with_includes(f"{tmp_path / 'a.itp'}")
+    before = survey_one_trajectory._digest_with_includes(f"{tmp_path / 'a.itp'}")
     (tmp_path / "b.itp").write_text("[ moleculetype ]\nother 3\n")
-    assert survey_worker._digest_with_includes(f"{tmp_path / 'a.itp'}") != before
+    assert survey_one_trajectory._digest_with_includes(f"{tmp_path / 'a.itp'}") != before
 
 
 def test_an_invalid_selection_does_not_fail_the_other_analyses(deposit, tmp_path):
@@ -936,7 +936,7 @@ def test_folders_on_the_command_line(deposit, copied, tmp_path, capsys):
 
 
 def test_open_files_are_no_warnings_of_a_trajectory():
-    with survey_worker._collected_warnings() as texts:
+    with survey_one_trajectory._collected_warnings() as texts:
         warnings.warn("unclosed file <object at 0x7f8d>", ResourceWarning, stacklevel=1)
         warnings.warn("a fact", UserWarning, stacklevel=1)
     assert texts == ["a fact"]

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from paceline.analysis.convergence import convergence
     from paceline.analysis.convert import Write
     from paceline.analysis.correlation import Correlation
-    from paceline.analysis.frame_batches import FrameBatches
     from paceline.analysis.functions import RaggedTimeSeries, Reduce, Scan, TimeSeries
     from paceline.analysis.survey import survey
     from paceline.analysis.survey_tables import open_survey
-    from paceline.analysis.validate import validate
+    from paceline.analysis.training_batches import FrameBatches
+    from paceline.analysis.validate_files import validate
     from paceline.contract.plan import balanced_slices
     from paceline.live_runner import live
     from paceline.mdanalysis.dask_array import dask_array
@@ -78,7 +78,7 @@ __all__ = [
 _HOMES = {
     "AnalysisBase": "paceline.analysis.base",
     "Correlation": "paceline.analysis.correlation",
-    "FrameBatches": "paceline.analysis.frame_batches",
+    "FrameBatches": "paceline.analysis.training_batches",
     "H5MDWriter": "paceline.mdanalysis.h5md_writer",
     "RaggedTimeSeries": "paceline.analysis.functions",
     "Reduce": "paceline.analysis.functions",
@@ -99,7 +99,7 @@ _HOMES = {
     "split": "paceline.split_join",
     "survey": "paceline.analysis.survey",
     "unregister": "paceline.mdanalysis.registration",
-    "validate": "paceline.analysis.validate",
+    "validate": "paceline.analysis.validate_files",
 }
 
 

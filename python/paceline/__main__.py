@@ -81,9 +81,9 @@ def _run_command(ours: list[str], argv: list[str]) -> int:
     """Run a paceline command if no script has its name; return the exit status."""
     name, hint = argv[0], ""
     if name.replace("-", "_").isidentifier():
+        from paceline.cli.command_file_arguments import close_matches
         from paceline.cli.command_line import main as run
         from paceline.cli.command_line import modules
-        from paceline.cli.command_parser import close_matches
 
         if name not in modules():
             near = close_matches(name, [*modules()])
@@ -153,8 +153,8 @@ def _run(script: list[str], module: bool, options: argparse.Namespace) -> int:
     gc.disable()
     # Remove the variable of another registered script, which may have started this process.
     os.environ.pop("PACELINE_SCRIPT", None)
+    from paceline.mdanalysis.open_on_all_ranks import on_ranks
     from paceline.mdanalysis.registration import register
-    from paceline.mdanalysis.shared_opening import on_ranks
 
     gc.freeze()
     gc.enable()

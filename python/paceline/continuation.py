@@ -27,9 +27,9 @@ from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.contract.plan import LeafBoundaries, choose_frames
 from paceline.contract.system_interface import Frames, System, attribute_of
 from paceline.engine.collect import Cursor, Record, RecordRange, RowRange
-from paceline.engine.parts import PartsRun
 from paceline.engine.passes import FramePass
-from paceline.engine.tasks import BlockResult, Records
+from paceline.engine.stage_over_collected_rows import PartsRun
+from paceline.engine.tasks_and_results import BlockResult, Records
 from paceline.errors import (
     MissingDataError,
     ReadError,

@@ -71,7 +71,7 @@ class Update(GrownRun):
 
     def _repr_html_(self) -> str:
         from paceline.analysis.table_verdicts import verdicts_of  # `import paceline` is light
-        from paceline.performance.page import html_table, notebook_page
+        from paceline.performance.html_elements import html_table, notebook_page
 
         found = verdicts_of({name: one.results.table for name, one in self.analyses.items()})
         rows = [

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, runtime_checka
 import numpy as np
 
 from paceline._core import __version__
+from paceline._util.allowed_option_values import ON_ERROR
 from paceline._util.arguments import one_of, parse_size
 from paceline._util.files import check_distinct, is_stream
 from paceline._util.machine import MemoryLimit
-from paceline._util.option_values import ON_ERROR
 from paceline._util.progress import Progress
 from paceline.backends import MPI, Serial, make_backend
 from paceline.backends.base import Backend, CollectiveRun
@@ -30,11 +30,11 @@ from paceline.contract.analysis import Analysis, is_updated, record_of, set_reco
 from paceline.contract.plan import choose_frames
 from paceline.contract.system_interface import Atoms, Frames, System, attribute_of
 from paceline.contract.transform_interface import Transform
-from paceline.engine.parts import PartsRun
 from paceline.engine.passes import FramePass, first_pass
 from paceline.engine.result_arrays import limit_arrays
 from paceline.engine.scheduler import with_frame_threads
-from paceline.engine.tasks import CollectedResult, FrameCaching
+from paceline.engine.stage_over_collected_rows import PartsRun
+from paceline.engine.tasks_and_results import CollectedResult, FrameCaching
 from paceline.engine.trajectory_run import Facilities, TrajectoryRun, n_passes
 from paceline.engine.worker import FrameCache
 from paceline.errors import SelectionError, UnsupportedError, name_of_imported, warn

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 
 from paceline._util.arguments import whole_number
-from paceline.analysis.frame_batches import FrameBatches
+from paceline.analysis.training_batches import FrameBatches
 from paceline.errors import DamagedFileError, UnsupportedError
 from paceline.trajectory.shuffled_frames import FrameBatch, replace_empty
 

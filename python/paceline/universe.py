@@ -16,8 +16,8 @@ from MDAnalysis.core._get_readers import get_parser_for, get_reader_for
 from MDAnalysis.core.groups import AtomGroup
 
 from paceline import _core
+from paceline._util.allowed_option_values import MARTINI_WATERS
 from paceline._util.files import check_no_url, is_address, is_stream
-from paceline._util.option_values import MARTINI_WATERS
 from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.contract.system_interface import attribute_of
 from paceline.errors import (
@@ -33,13 +33,13 @@ from paceline.errors import (
 )
 from paceline.hdf5.trajectory import EXTENSIONS, is_hdf5
 from paceline.mdanalysis import topology_cache
+from paceline.mdanalysis.open_on_all_ranks import load_trajectory, open_universe
 from paceline.mdanalysis.reader import Reader, is_name, opens_with_paceline
-from paceline.mdanalysis.shared_opening import load_trajectory, open_universe
 from paceline.trajectory.addresses import local_copy
 from paceline.trajectory.arrays import check_positions, refuse_numbers
 from paceline.trajectory.open import cache_folder, files_named, is_decoded, names_in, with_copies
-from paceline.transform.bond_lists import add_guessed_bonds
-from paceline.transform.matching import order_in_file
+from paceline.transform.compare_atom_names import order_in_file
+from paceline.transform.find_bonds import add_guessed_bonds
 
 #: Selections of parts of a system that are often saved on their own.
 _USUAL_PARTS = (
@@ -292,7 +292,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def _repr_html_(self) -> str:
         """Return a summary for notebooks."""
-        from paceline.performance.page import html_table, notebook_page
+        from paceline.performance.html_elements import html_table, notebook_page
 
         facts = {"topology": os.fspath(self.filename) if self.filename else ""}
         sizes = {"atoms": self.atoms, "residues": self.residues, "segments": self.segments}

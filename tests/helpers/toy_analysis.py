@@ -6,8 +6,8 @@ import numpy as np
 
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.results import Results
-from paceline.contract.declaration import PBC, Declaration, Member
-from paceline.contract.kinds import PerFrame
+from paceline.contract.analysis_declaration import PBC, Declaration, Member
+from paceline.contract.worker_parts import PerFrame
 
 
 class ToyExtent(AnalysisBase):

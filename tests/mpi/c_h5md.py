@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from paceline.snapshot import Writer, h5md
+from paceline.snapshot import Writer, write_h5md
 
 N = 500
 ids = np.arange(1, N + 1)
 odd = ids % 2 == 1
 CELL = [[20, 0, 0], [4, 25, 0], [-3, 2, 30]]
-create_tree = h5md.create_tree
+create_tree = write_h5md.create_tree
 
 
 def values(frame, scale):
@@ -27,7 +27,7 @@ def write_file(path, stop, command, *, parts=0, box=CELL, **options):
         description.origin.update(command=command, call="paceline_writer_open")
         create_tree(h5, fields, description, **others)
 
-    h5md.create_tree = create_as_c
+    write_h5md.create_tree = create_as_c
     writer = Writer(MPI.COMM_WORLD, path, N, **options)
     for frame in range(stop):
         if parts and frame == parts:

@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 import paceline
 from paceline.backends.mpi import opening
-from paceline.mdanalysis.shared_opening import on_ranks
+from paceline.mdanalysis.open_on_all_ranks import on_ranks
 
 world = MPI.COMM_WORLD
 topology, trajectory = sys.argv[1:3]

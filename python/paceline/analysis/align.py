@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
+from paceline._util.allowed_option_values import SOLUTE, TRACE
 from paceline._util.arguments import whole_number
-from paceline._util.option_values import SOLUTE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, table_in_time
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
 from paceline.analysis.rms import table_of_rmsf
-from paceline.analysis.structures import write_structures
+from paceline.analysis.structure_files import write_structures
 from paceline.analysis.values_on_structure import StructureValues
-from paceline.contract.declaration import MASS, REF, Declaration
-from paceline.contract.kinds import PerFrame, Reduction
+from paceline.contract.analysis_declaration import MASS, REF, Declaration
 from paceline.contract.run_info import describe_atoms, describe_selection
 from paceline.contract.system_interface import Atoms, System, trajectory_name
+from paceline.contract.worker_parts import PerFrame, Reduction
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import FurtherOptions, run
 from paceline.transform.apply_transforms import (
@@ -34,7 +34,7 @@ from paceline.transform.atom_choice import (
     relative_weights,
 )
 from paceline.transform.broken_reference import warn_of_broken_frame
-from paceline.transform.matching import other_order
+from paceline.transform.compare_atom_names import other_order
 from paceline.transform.superpose import fit
 
 if TYPE_CHECKING:

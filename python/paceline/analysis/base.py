@@ -13,25 +13,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
 
+from paceline._util.allowed_option_values import BACKENDS
 from paceline._util.arguments import one_of, parameters_of
-from paceline._util.json_object import JsonObject
+from paceline._util.json_types import JsonObject
 from paceline._util.machine import software
-from paceline._util.option_values import BACKENDS
 from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.read_saved_tables import CALL
 from paceline.analysis.recorded_call import Call, describe_call
 from paceline.analysis.results import Results
-from paceline.analysis.saved_tables import CALL
 from paceline.analysis.table import Table, with_gaps
 from paceline.contract.analysis import Analysis, OfRun
-from paceline.contract.declaration import Declaration
-from paceline.contract.kinds import (
-    OverParts,
-    PerBlock,
-    PerFrame,
-    PrefixScan,
-    Ragged,
-    Reduction,
-)
+from paceline.contract.analysis_declaration import Declaration
 from paceline.contract.run_info import (
     RUN_ATTRIBUTES,
     describe_atoms,
@@ -48,6 +40,14 @@ from paceline.contract.system_interface import (
     trajectory_name,
 )
 from paceline.contract.transform_interface import Transform
+from paceline.contract.worker_parts import (
+    OverParts,
+    PerBlock,
+    PerFrame,
+    PrefixScan,
+    Ragged,
+    Reduction,
+)
 from paceline.errors import NotRunError, UnsupportedError, warn
 from paceline.performance.number_format import many
 from paceline.runner import FurtherOptions, run
@@ -88,7 +88,7 @@ class AnalysisBase(Analysis):
         worker part of the next pass. A worker part that has `scan` needs two passes.
     over_parts : bool
         True if the last stage does not read frames, but computes parts of the collected rows
-        (`paceline.contract.kinds.OverParts`).
+        (`paceline.contract.worker_parts.OverParts`).
     frames_together : int
         Blocks begin at multiples of this number of frames. It is a power of two; with another
         number, reductions in the same run would sum the frames in another order, and might differ
@@ -275,8 +275,8 @@ class AnalysisBase(Analysis):
             one result. If a frame has any number of records, the object has
             `compute_records(block)` instead, which returns the numbers of records per frame and all
             records. If rows depend on all earlier frames, it has `scan(block)`, `merge(left,
-            right)` and `compute(block, state)` (`paceline.contract.kinds.PrefixScan`). The object
-            is pickled, and must not contain MDAnalysis objects.
+            right)` and `compute(block, state)` (`paceline.contract.worker_parts.PrefixScan`). The
+            object is pickled, and must not contain MDAnalysis objects.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method prepare")
 

@@ -23,18 +23,18 @@ from paceline.analysis.battery_page import page_of_battery
 from paceline.analysis.described_analyses import make_analysis, select_described
 from paceline.analysis.energies import Energies, read_energies
 from paceline.analysis.needed_transforms import needed_transforms
+from paceline.analysis.read_saved_tables import METADATA
 from paceline.analysis.results import Results, further_results
-from paceline.analysis.saved_tables import METADATA
 from paceline.analysis.table_verdicts import equilibrated_start
 from paceline.contract.analysis import is_updated
-from paceline.contract.declaration import Description
+from paceline.contract.analysis_declaration import Description
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.plan import choose_frames
 from paceline.contract.system_interface import NoFramesYet, System, attribute_of, offline
 from paceline.errors import PacelineError, UnsupportedError, kept_warnings, warn
+from paceline.performance.analysis_results_page import PageState
 from paceline.performance.figure_style import check_style
 from paceline.performance.number_format import many
-from paceline.performance.results_page import PageState
 from paceline.runner import FramesChosen, RunOptions, run, run_stream
 from paceline.timing import Timings
 from paceline.trajectory.open import files_named
@@ -536,7 +536,7 @@ class Battery:
         overwrite : bool
             Replace existing files, and delete files of an earlier battery that this battery does
             not write.
-        state : paceline.performance.results_page.PageState, optional
+        state : paceline.performance.analysis_results_page.PageState, optional
             State of a simulation that is still running. The page shows it, and reloads itself.
         title : str, optional
             Title of the page; by default the name of the trajectory file.

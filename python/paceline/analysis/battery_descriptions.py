@@ -5,13 +5,18 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from paceline._util.option_values import BEADS_OF_BACKBONE, BEADS_OF_LIPIDS, LIPIDS, WATER_OXYGENS
+from paceline._util.allowed_option_values import (
+    BEADS_OF_BACKBONE,
+    BEADS_OF_LIPIDS,
+    LIPIDS,
+    WATER_OXYGENS,
+)
+from paceline.contract.analysis_declaration import Description
 from paceline.contract.catalogue import catalogue
-from paceline.contract.declaration import Description
 from paceline.contract.system_interface import System
 from paceline.errors import UnsupportedError, warn
 from paceline.trajectory.open import files_named
-from paceline.transform.ligands import find_ligands
+from paceline.transform.find_ligands import find_ligands
 
 #: Kinds of molecules, and selections that find one atom of each molecule.
 SYSTEMS = {

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from paceline._core import __version__
-from paceline.analysis.charts import charts_of
 from paceline.analysis.energies import Energies
+from paceline.analysis.interactive_charts import charts_of
 from paceline.analysis.results import Results, kind_of
 from paceline.analysis.system_text import describe_span, describe_system
 from paceline.analysis.table import Table, name_and_unit
@@ -25,15 +25,15 @@ from paceline.contract.figure_options import FigureOptions
 from paceline.contract.run_info import describe_frames
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.contract.system_interface import System
-from paceline.performance.figure_style import STYLE, styled
-from paceline.performance.number_format import joined, many
-from paceline.performance.results_page import (
+from paceline.performance.analysis_results_page import (
     Overview,
     PageState,
     ResultDrawing,
     ResultSection,
     results_page,
 )
+from paceline.performance.figure_style import STYLE, styled
+from paceline.performance.number_format import joined, many
 
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase

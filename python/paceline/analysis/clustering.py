@@ -9,20 +9,20 @@ from typing import Any, Literal
 
 import numpy as np
 
+from paceline._util.allowed_option_values import TRACE
 from paceline._util.arguments import length, one_of, whole_number
-from paceline._util.option_values import TRACE
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.function_errors import errors_of_states
 from paceline.analysis.functions import TimeSeries
+from paceline.analysis.jackknife_intervals import errors_of_states
 from paceline.analysis.results import Results
-from paceline.analysis.structures import write_structures
+from paceline.analysis.structure_files import write_structures
 from paceline.analysis.table import Table, fractions_of_frames
 from paceline.analysis.tiles import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.block import Block
-from paceline.contract.declaration import MASS, Declaration, Option
-from paceline.contract.kinds import OverParts, PerFrame
+from paceline.contract.analysis_declaration import MASS, Declaration, Option
 from paceline.contract.system_interface import Atoms, System
-from paceline.engine.parts import allocate_results
+from paceline.contract.worker_parts import OverParts, PerFrame
+from paceline.engine.stage_over_collected_rows import allocate_results
 from paceline.transform.atom_choice import choose_atoms, relative_weights
 
 #: Methods that need a cutoff.
@@ -93,7 +93,7 @@ class Clustering(AnalysisBase):
         clusters as they are. Errors of the clusters themselves are not included. NaN for a
         population that is the same in all parts of the run, such as that of a single cluster, and
         for runs of fewer than 4 parts. See
-        `paceline.analysis.function_errors`.
+        `paceline.analysis.jackknife_intervals`.
     results.centers : numpy.ndarray of int64, shape (n_clusters,)
         Index in the run of the center, leader or medoid of each cluster.
     results.center_frames : numpy.ndarray of int64, shape (n_clusters,)

@@ -10,21 +10,21 @@ from paceline import _core
 from paceline._util.arguments import function_name, length, one_of, whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
-from paceline.analysis.function_errors import WithParts, errors_of_run, in_parts
+from paceline.analysis.jackknife_intervals import WithParts, errors_of_run, in_parts
 from paceline.analysis.kernels import CorePart, CoreRows, columns_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns, titles_of_limits
 from paceline.analysis.values_on_structure import spread_over_atoms
 from paceline.block import DAMAGED_STEP, Block, check_refused
-from paceline.contract.declaration import PBC, REF, Declaration, Member, Option
-from paceline.contract.kinds import PerFrame, Reduction
+from paceline.contract.analysis_declaration import PBC, REF, Declaration, Member, Option
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, System, attribute_of, has_attribute
+from paceline.contract.worker_parts import PerFrame, Reduction
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.apply_transforms import check_positions
 from paceline.transform.atom_choice import check_not_empty, check_static
 from paceline.transform.broken_reference import warn_of_broken_reference
-from paceline.transform.matching import other_order
+from paceline.transform.compare_atom_names import other_order
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.contacts
@@ -452,7 +452,7 @@ class ContactMap(AnalysisBase):
     results.frequency_intervals : numpy.ndarray of float64, shape (n_residues, n_residues, 2)
         With `errors`: lower and upper limits of the 95 % intervals of `frequencies`; NaN for pairs
         whose fraction is the same in all parts of the run, such as pairs in contact in all frames
-        or in none, and for runs of fewer than 4 parts. See `paceline.analysis.function_errors`.
+        or in none, and for runs of fewer than 4 parts. See `paceline.analysis.jackknife_intervals`.
     results.counts : numpy.ndarray of int64, shape (n_residues, n_residues)
         Number of frames in contact.
     results.n_frames : int

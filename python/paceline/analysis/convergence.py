@@ -321,7 +321,7 @@ def _with_precision(
 def _leave_out_copies(parts: dict[str, tuple[np.ndarray, np.ndarray | None]]) -> list[str]:
     """Remove replicas whose series are copies of others; return notes."""
     # A single simulation has no copies.
-    from paceline.analysis.replica_copies import ReplicaSeries, find_copies, left_out_copies
+    from paceline.analysis.duplicate_replicas import ReplicaSeries, find_copies, left_out_copies
 
     series = {f"replica {name}": ReplicaSeries({"": one}, at) for name, (one, at) in parts.items()}
     copies = find_copies(series)

@@ -13,17 +13,22 @@ from paceline._util.files import check_distinct, check_output, local_path, saved
 from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.results import Results
-from paceline.analysis.structures import STRUCTURES, FirstFrame, StructureFrames, check_structure
+from paceline.analysis.structure_files import (
+    STRUCTURES,
+    FirstFrame,
+    StructureFrames,
+    check_structure,
+)
 from paceline.block import cell_of
 from paceline.contract import source
-from paceline.contract.kinds import PerBlock, Receiver
 from paceline.contract.run_info import describe_atoms, describe_frames
 from paceline.contract.system_interface import Atoms, Frames, Timestep, attribute_of, fields_of
+from paceline.contract.worker_parts import PerBlock, Receiver
 from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
-from paceline.trajectory.frames import Frame
-from paceline.trajectory.h5md_file import H5MDFile
+from paceline.trajectory.frame_sequence import Frame
 from paceline.trajectory.write_frames import FrameFile, FramesToWrite, Target
+from paceline.trajectory.write_h5md import H5MDFile
 
 
 class OutputFormat(NamedTuple):

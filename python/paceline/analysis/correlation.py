@@ -8,6 +8,13 @@ from typing import Any
 import numpy as np
 
 from paceline.analysis.base import AnalysisBase, check_order, check_times
+from paceline.analysis.correlation_by_particles import (
+    SeriesParts,
+    check_temperature,
+    pairs_of_frames,
+    results_bytes,
+    running_integral,
+)
 from paceline.analysis.diffusion import (
     error_between_molecules,
     molecules_of,
@@ -15,20 +22,13 @@ from paceline.analysis.diffusion import (
 )
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.kernels import CoreRows, check_finite
-from paceline.analysis.lag_time_intervals import block_products, jackknife_interval
+from paceline.analysis.lag_time_confidence_intervals import block_products, jackknife_interval
 from paceline.analysis.results import Results
-from paceline.analysis.series_parts import (
-    SeriesParts,
-    check_temperature,
-    pairs_of_frames,
-    results_bytes,
-    running_integral,
-)
 from paceline.analysis.table import Table, title_of_band
 from paceline.block import Block
-from paceline.contract.declaration import Declaration
-from paceline.contract.kinds import OverParts, PerFrame
+from paceline.contract.analysis_declaration import Declaration
 from paceline.contract.system_interface import Atoms, System, has_attribute
+from paceline.contract.worker_parts import OverParts, PerFrame
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_not_empty

@@ -14,10 +14,10 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.updating_groups import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
-from paceline.contract.declaration import Declaration, Option
-from paceline.contract.kinds import Reduction
+from paceline.contract.analysis_declaration import Declaration, Option
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, System
+from paceline.contract.worker_parts import Reduction
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import percent
 from paceline.transform.apply_transforms import check_positions

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from paceline._util.arguments import parameters_of
-from paceline._util.json_object import JsonObject
+from paceline._util.json_types import JsonObject
 from paceline.analysis.base import AnalysisBase
+from paceline.contract.analysis_declaration import Description
 from paceline.contract.catalogue import catalogue
-from paceline.contract.declaration import Description
 from paceline.contract.system_interface import System
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import joined
 from paceline.transform.atom_choice import select_atoms
-from paceline.transform.bond_lists import describe_missing_bonds
+from paceline.transform.find_bonds import describe_missing_bonds
 
 #: Classes by the short names that a battery file may use; other classes need module.Class.
 NAMES = {name: one["class"] for name, one in catalogue().items() if one["in_batteries"]}

@@ -9,24 +9,28 @@ import numpy as np
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, check_order, check_times, table_in_time
-from paceline.analysis.function_errors import errors_of_means
+from paceline.analysis.correlation_by_particles import (
+    SeriesParts,
+    check_temperature,
+    running_integral,
+)
+from paceline.analysis.jackknife_intervals import errors_of_means
 from paceline.analysis.kernels import CoreRows, check_finite
-from paceline.analysis.lag_time_intervals import (
+from paceline.analysis.lag_time_confidence_intervals import (
     block_products,
     is_converged,
     jackknife_interval,
     time_with_interval,
 )
 from paceline.analysis.results import Results
-from paceline.analysis.series_parts import SeriesParts, check_temperature, running_integral
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import mean_of_series, with_error
 from paceline.block import Block
-from paceline.contract.declaration import Declaration
-from paceline.contract.kinds import OverParts, PerFrame
+from paceline.contract.analysis_declaration import Declaration
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, System, has_attribute
 from paceline.contract.transform_interface import CoreTransform
+from paceline.contract.worker_parts import OverParts, PerFrame
 from paceline.errors import UnsupportedError
 from paceline.transform.atom_choice import check_not_empty
 from paceline.transform.compounds import advice_on_sites, molecular_bonds_of
@@ -135,7 +139,7 @@ class DielectricConstant(_DipoleAnalysis):
         Mean of the three components of `eps`.
     results.eps_mean_interval : float
         Half the width of the 95 % interval of `eps_mean`, from parts of the run
-        (`paceline.analysis.function_errors`). NaN for less than 4 frames.
+        (`paceline.analysis.jackknife_intervals`). NaN for less than 4 frames.
     results.eps_mean_converged : bool
         True if the square deviation and the moments along each axis have 10 independent values
         or more, with a probability of 95 %.

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from paceline._util.allowed_option_values import TRACE
 from paceline._util.arguments import function_name, whole_number
-from paceline._util.option_values import TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.tiles import Metric, PairMetrics, PairRmsds, Positions, Tiles
-from paceline.contract.declaration import MASS, NO_SUPERPOSITION, Declaration, Option
-from paceline.contract.kinds import OverParts, PerFrame
+from paceline.contract.analysis_declaration import MASS, NO_SUPERPOSITION, Declaration, Option
 from paceline.contract.system_interface import Atoms, System, has_attribute
+from paceline.contract.worker_parts import OverParts, PerFrame
 from paceline.errors import NotRunError, UnsupportedError
 from paceline.transform.atom_choice import choose_atoms, relative_weights
 

@@ -7,14 +7,14 @@ import numpy as np
 from paceline._util.arguments import one_of
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
-from paceline.analysis.function_errors import errors_of_states
+from paceline.analysis.jackknife_intervals import errors_of_states
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import States, Table, along_residues, telling_columns, with_gaps
-from paceline.contract.declaration import Declaration, Member
-from paceline.contract.kinds import PerFrame
+from paceline.contract.analysis_declaration import Declaration, Member
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, Residues
+from paceline.contract.worker_parts import PerFrame
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.atom_choice import check_static
 
@@ -107,7 +107,7 @@ class DSSP(AnalysisBase):
     results.fraction_intervals : numpy.ndarray of float64, shape (n_residues, n_letters, 2)
         With `errors`: lower and upper limits of the 95 % intervals of `fractions`; NaN for a
         fraction that is the same in all parts of the run, such as 0 and 1, and for runs of fewer
-        than 4 parts. See `paceline.analysis.function_errors`.
+        than 4 parts. See `paceline.analysis.jackknife_intervals`.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from paceline.analysis.figure_text import (
+from paceline.analysis.figure_text_layout import (
     figure_of,
     fit_labels,
     fit_legends,

@@ -8,14 +8,14 @@ import numpy as np
 
 from paceline._util.arguments import whole_number
 from paceline._util.machine import software
-from paceline.analysis.function_errors import (
+from paceline.analysis.jackknife_intervals import (
     N_PARTS,
     Added,
     FunctionErrors,
     errors_of_function,
 )
+from paceline.analysis.read_saved_tables import OF_FRAMES, STEP, read_saved, title_like
 from paceline.analysis.results import Results
-from paceline.analysis.saved_tables import OF_FRAMES, STEP, read_saved, title_like
 from paceline.analysis.table import Image, Table, matching_rows, name_and_unit, title_of_band
 from paceline.analysis.uncertainty import digits, mean_of_series
 from paceline.contract.source import UNKNOWN_TIMES
@@ -58,7 +58,8 @@ def free_energy_surface(
     labels : (str, str)
         Labels of the axes, with units.
     errors : bool
-        Also compute 95 % intervals, from parts of the series (`paceline.analysis.function_errors`).
+        Also compute 95 % intervals, from parts of the series
+        (`paceline.analysis.jackknife_intervals`).
 
     Returns
     -------

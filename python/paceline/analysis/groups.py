@@ -8,7 +8,7 @@ import numpy as np
 from paceline._util.arguments import one_of, whole_number
 from paceline._util.sorted_unique import sorted_unique
 from paceline.analysis.base import AnalysisBase, check_times, table_in_time, table_of_records
-from paceline.analysis.lag_time_intervals import (
+from paceline.analysis.lag_time_confidence_intervals import (
     BlockSums,
     block_starts,
     is_converged,
@@ -27,10 +27,10 @@ from paceline.analysis.table import (
 )
 from paceline.analysis.updating_groups import GroupFinder, describe_group, follow
 from paceline.block import Block
-from paceline.contract.declaration import CORRELATION, LAGS, Declaration
-from paceline.contract.kinds import Ragged
+from paceline.contract.analysis_declaration import CORRELATION, LAGS, Declaration
 from paceline.contract.run_info import describe_frames
 from paceline.contract.system_interface import Residues, UpdatingAtoms, attribute_of
+from paceline.contract.worker_parts import Ragged
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
 

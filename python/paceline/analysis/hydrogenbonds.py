@@ -11,7 +11,6 @@ from paceline._util.arguments import check_selection, length, one_of, whole_numb
 from paceline._util.sorted_unique import sorted_unique
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_of_records
-from paceline.analysis.function_errors import errors_of_presence
 from paceline.analysis.groups import (
     check_presence,
     mean_survival,
@@ -19,7 +18,7 @@ from paceline.analysis.groups import (
     presence_table,
     timeline_table,
 )
-from paceline.analysis.guess import (
+from paceline.analysis.guess_atom_properties import (
     POLAR,
     POLAR_ACCEPTORS,
     POLAR_HYDROGENS,
@@ -28,6 +27,7 @@ from paceline.analysis.guess import (
     missed_acceptors,
     missed_hydrogens,
 )
+from paceline.analysis.jackknife_intervals import errors_of_presence
 from paceline.analysis.kernels import ChangingBonds, CoreBonds
 from paceline.analysis.results import Results
 from paceline.analysis.table import (
@@ -45,14 +45,14 @@ from paceline.analysis.updating_groups import (
     follow,
     is_changing,
 )
-from paceline.contract.declaration import CORRELATION, LAGS, Declaration, Member, Option
-from paceline.contract.kinds import Ragged
+from paceline.contract.analysis_declaration import CORRELATION, LAGS, Declaration, Member, Option
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, System, UpdatingAtoms, has_attribute
+from paceline.contract.worker_parts import Ragged
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import naming_lacks, updates_itself
-from paceline.transform.bond_lists import add_bonds_to_select, bond_list
+from paceline.transform.find_bonds import add_bonds_to_select, bond_list
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.hydrogenbonds.hbond_analysis
@@ -142,7 +142,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         With `errors`: lower and upper limits of the 95 % intervals of the fractions of frames in
         which each of the most frequent bonds exists. NaN for bonds whose fraction is the
         same in all parts of the run, such as bonds that always exist, and for runs of fewer than 4
-        parts. See `paceline.analysis.function_errors`.
+        parts. See `paceline.analysis.jackknife_intervals`.
 
     Raises
     ------

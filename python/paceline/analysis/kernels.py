@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from paceline import _core
 from paceline.block import PERIODIC, Block, check_refused
-from paceline.contract.kinds import PerFrame, Ragged, Reduction
+from paceline.contract.worker_parts import PerFrame, Ragged, Reduction
 
 if TYPE_CHECKING:
     from paceline.analysis.updating_groups import FixedGroup, GroupFinder

@@ -15,10 +15,10 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating_groups import GroupFinder, follow_if_changing
 from paceline.block import Block, upright_vectors
-from paceline.contract.declaration import Declaration
-from paceline.contract.kinds import PerFrame, Reduction
+from paceline.contract.analysis_declaration import Declaration
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import has_attribute
+from paceline.contract.worker_parts import PerFrame, Reduction
 from paceline.errors import UnsupportedError, with_script_advice
 from paceline.transform.atom_choice import check_not_empty
 from paceline.transform.compounds import compound_of_atoms

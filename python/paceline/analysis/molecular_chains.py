@@ -7,14 +7,14 @@ import numpy as np
 
 from paceline._util.arguments import one_of
 from paceline.analysis.base import AnalysisBase
-from paceline.contract.declaration import Option
+from paceline.contract.analysis_declaration import Option
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, Residues, System, are_several, attribute_of
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_static
+from paceline.transform.compare_atom_names import name_atom
 from paceline.transform.compounds import bonds_of, compound_of_atoms
-from paceline.transform.matching import name_atom
 
 #: Minimum number of atoms in a chain; three atoms form an angle.
 LEAST_ATOMS = 3

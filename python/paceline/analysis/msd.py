@@ -10,6 +10,7 @@ from paceline import _core
 from paceline._util.arguments import one_of
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, check_order, check_times
+from paceline.analysis.correlation_by_particles import SeriesParts, results_bytes
 from paceline.analysis.diffusion import (
     BlockFit,
     DiffusionCoefficient,
@@ -23,22 +24,21 @@ from paceline.analysis.diffusion import (
     weights_of,
 )
 from paceline.analysis.gyration import COMPOUNDS
+from paceline.analysis.msd_uneven_times import UnevenParts, uneven_times
 from paceline.analysis.results import Results
-from paceline.analysis.series_parts import SeriesParts, results_bytes
 from paceline.analysis.table import Table, titles_of_limits
-from paceline.analysis.uneven_frames import UnevenParts, uneven_times
 from paceline.block import Block, upright_vectors, vectors_of
-from paceline.contract.declaration import Declaration, Option
-from paceline.contract.kinds import OverParts, PerFrame
+from paceline.contract.analysis_declaration import Declaration, Option
 from paceline.contract.system_interface import Atoms, System
 from paceline.contract.transform_interface import find_scan
+from paceline.contract.worker_parts import OverParts, PerFrame
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import choose_atoms
+from paceline.transform.compare_atom_names import name_atom
 from paceline.transform.compounds import advice_on_sites, compound_of_atoms
 from paceline.transform.jumps import changed_cells, warn_of_jumps
 from paceline.transform.masses import masses_of
-from paceline.transform.matching import name_atom
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.msd

@@ -23,9 +23,9 @@ from paceline.analysis.table import (
     residue_labels,
 )
 from paceline.block import Block, check_refused
-from paceline.contract.declaration import PBC, Declaration, Member
-from paceline.contract.kinds import PerFrame, Ragged
+from paceline.contract.analysis_declaration import PBC, Declaration, Member
 from paceline.contract.system_interface import Atoms
+from paceline.contract.worker_parts import PerFrame, Ragged
 from paceline.transform.distances import PAIR
 
 #: Maximum number of pairs counted in one call, unless they belong to a single frame.

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from paceline._util.allowed_option_values import BEADS_OF_BACKBONE, TRACE
 from paceline._util.arguments import whole_number
-from paceline._util.option_values import BEADS_OF_BACKBONE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, equally_spaced, table_in_time
-from paceline.analysis.function_errors import WithParts, errors_of_run, halves_of, in_parts
+from paceline.analysis.jackknife_intervals import WithParts, errors_of_run, halves_of, in_parts
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, title_of_band
-from paceline.contract.declaration import Declaration, Member, Option
-from paceline.contract.kinds import PerFrame, Reduction
+from paceline.contract.analysis_declaration import Declaration, Member, Option
 from paceline.contract.system_interface import Atoms, System, attribute_of
+from paceline.contract.worker_parts import PerFrame, Reduction
 from paceline.errors import warn
 from paceline.performance.number_format import many, percent
 from paceline.transform.apply_transforms import first_positions
 from paceline.transform.atom_choice import choose_atoms
-from paceline.transform.matching import warn_of_other_order
+from paceline.transform.compare_atom_names import warn_of_other_order
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.pca
@@ -89,8 +89,8 @@ class PCA(AnalysisBase):
     results.variance_interval : numpy.ndarray of float64, shape (n_components,)
         With `errors`: half the widths of the 95 % intervals of `variance`, Å²; NaN after the first
         20 components. Errors of the frame for the superposition are not included. See
-        `paceline.analysis.function_errors`. The variances of the run without each of its parts are
-        those in the space of the first 40 components.
+        `paceline.analysis.jackknife_intervals`. The variances of the run without each of its parts
+        are those in the space of the first 40 components.
     results.cumulated_variance_interval : numpy.ndarray of float64, shape (n_components,)
         With `errors`: half the widths of the 95 % intervals of `cumulated_variance`; NaN after the
         first 20 components.

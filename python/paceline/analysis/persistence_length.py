@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.analysis.kernels import check_finite
-from paceline.analysis.lag_time_intervals import jackknife_interval
+from paceline.analysis.lag_time_confidence_intervals import jackknife_interval
 from paceline.analysis.molecular_chains import (
     CHAINS,
     FEWEST,
@@ -18,9 +18,9 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table, title_of_band
 from paceline.analysis.uncertainty import with_error
 from paceline.block import Block
-from paceline.contract.declaration import Declaration, Option
-from paceline.contract.kinds import Reduction
+from paceline.contract.analysis_declaration import Declaration, Option
 from paceline.contract.system_interface import Atoms
+from paceline.contract.worker_parts import Reduction
 
 #: Value of the bond correlation at which the default fit range ends.
 FIT_END = float(np.exp(-2))

@@ -8,8 +8,9 @@ import numpy as np
 from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import check_order, check_times, table_in_time
+from paceline.analysis.correlation_by_particles import running_integral
 from paceline.analysis.kernels import CoreRows
-from paceline.analysis.lag_time_intervals import jackknife_interval
+from paceline.analysis.lag_time_confidence_intervals import jackknife_interval
 from paceline.analysis.molecular_chains import (
     CHAINS,
     FEWEST,
@@ -18,13 +19,12 @@ from paceline.analysis.molecular_chains import (
     samples_of_chains,
 )
 from paceline.analysis.results import Results
-from paceline.analysis.series_parts import running_integral
 from paceline.analysis.table import Table, title_of_band
 from paceline.analysis.uncertainty import mean_of_replicas, mean_of_series, with_error
 from paceline.block import Block
-from paceline.contract.declaration import Declaration
-from paceline.contract.kinds import PerFrame
+from paceline.contract.analysis_declaration import Declaration
 from paceline.contract.system_interface import Atoms
+from paceline.contract.worker_parts import PerFrame
 from paceline.transform.atom_choice import known_weights
 from paceline.transform.masses import masses_of
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import numpy as np
 
+from paceline._util.allowed_option_values import WATER_OXYGENS
 from paceline._util.arguments import check_range, one_of, whole_number
 from paceline._util.machine import free_memory
-from paceline._util.option_values import WATER_OXYGENS
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, shared_labels
-from paceline.analysis.function_errors import WithParts, errors_of_run, in_parts
 from paceline.analysis.image_warnings import beyond_half_the_cell
+from paceline.analysis.jackknife_intervals import WithParts, errors_of_run, in_parts
 from paceline.analysis.kernels import (
     ChangingCenters,
     ChangingCompounds,
@@ -28,10 +28,10 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table, title_of_band
 from paceline.analysis.updating_groups import describe_group, follow_any
 from paceline.block import cell_of
-from paceline.contract.declaration import Declaration, Member
-from paceline.contract.kinds import Reduction
+from paceline.contract.analysis_declaration import Declaration, Member
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, System
+from paceline.contract.worker_parts import Reduction
 from paceline.errors import MissingDataError, SelectionError, UnsupportedError
 from paceline.performance.number_format import amount
 from paceline.transform.atom_choice import check_not_empty, check_static, updates_itself
@@ -119,7 +119,7 @@ class InterRDF(AnalysisBase):
         Sum of the cell volumes over frames, Å³; only with ``norm="rdf"``.
     results.rdf_interval : numpy.ndarray of float64, shape (nbins,)
         With `errors`: half the widths of the 95 % intervals of `rdf`, in its unit; NaN if a value
-        is the same in all parts of the run, such as 0. See `paceline.analysis.function_errors`.
+        is the same in all parts of the run, such as 0. See `paceline.analysis.jackknife_intervals`.
     results.cdf_interval : numpy.ndarray of float64, shape (nbins,)
         With `errors`: half the widths of the 95 % intervals of the running coordination number.
 
@@ -552,7 +552,7 @@ class InterRDF_s(AnalysisBase):
         For each pair of groups: the functions with the chosen norm.
     results.rdf_interval : list of numpy.ndarray of float64, shape (n_first, n_second, nbins)
         With `errors`: half the widths of the 95 % intervals of `rdf`, in its unit; NaN if a value
-        is the same in all parts of the run, such as 0. See `paceline.analysis.function_errors`.
+        is the same in all parts of the run, such as 0. See `paceline.analysis.jackknife_intervals`.
     results.indices : list of [numpy.ndarray of int64, numpy.ndarray of int64]
         For each pair of groups: indices of the atoms of both groups.
     results.cdf : list of numpy.ndarray of float64, shape (n_first, n_second, nbins)

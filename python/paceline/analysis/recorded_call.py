@@ -1,4 +1,4 @@
-"""Record the call that computed results as one line of JSON; see `repeated_call` for its use.
+"""Record the call that computed results as one line of JSON, for `repeat_recorded_call`.
 
 A script computes results by a class of paceline from arguments, in a run over some frames. The line
 contains the class, the arguments and the frames. Systems are described by their files, and groups
@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from paceline._util.files import is_stream
-from paceline._util.json_object import JsonObject
+from paceline._util.json_types import JsonObject
 from paceline.contract.run_info import RunContext
 from paceline.contract.system_interface import System, UpdatingAtoms, attribute_of
 from paceline.contract.transform_interface import Transform

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paceline.analysis.figure_text import fit_labels, legend_above, put_title, with_minus
+from paceline.analysis.figure_text_layout import fit_labels, legend_above, put_title, with_minus
 from paceline.analysis.figures import (
     MANY_POINTS,
     MOST_BARS,

@@ -17,9 +17,9 @@ from paceline.analysis.battery_page import (
     warnings_of,
     warnings_sentence,
 )
-from paceline.analysis.charts import charts_of_profile, charts_of_replicas
 from paceline.analysis.convergence import MOST_R_HAT
-from paceline.analysis.replica_copies import files_of
+from paceline.analysis.duplicate_replicas import files_of
+from paceline.analysis.interactive_charts import charts_of_profile, charts_of_replicas
 from paceline.analysis.replica_figures import (
     Profile,
     add_to_title,
@@ -41,9 +41,14 @@ from paceline.analysis.uncertainty import (
     digits,
 )
 from paceline.contract.figure_options import FigureOptions
+from paceline.performance.analysis_results_page import (
+    Overview,
+    ResultDrawing,
+    ResultSection,
+    results_page,
+)
 from paceline.performance.figure_style import STYLE, styled
 from paceline.performance.number_format import joined, many
-from paceline.performance.results_page import Overview, ResultDrawing, ResultSection, results_page
 from paceline.timing import Timings
 
 if TYPE_CHECKING:

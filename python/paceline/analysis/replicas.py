@@ -12,14 +12,15 @@ import numpy as np
 from paceline._util.files import new_file, saved_together
 from paceline._util.machine import software
 from paceline.analysis.battery import COMMON_FILES, ENERGIES, TABLES
-from paceline.analysis.needed_transforms import needed_transforms
-from paceline.analysis.replica_copies import (
+from paceline.analysis.duplicate_replicas import (
     Match,
     copies_by_content,
     copies_by_values,
     copy_of,
     files_of,
 )
+from paceline.analysis.needed_transforms import needed_transforms
+from paceline.analysis.read_saved_tables import COMMAND, IN_PYTHON, METADATA, is_of_command
 from paceline.analysis.replica_figures import (
     Profile,
     differences,
@@ -38,7 +39,6 @@ from paceline.analysis.replica_page import (
     remarks_of,
 )
 from paceline.analysis.results import Results
-from paceline.analysis.saved_tables import COMMAND, IN_PYTHON, METADATA, is_of_command
 from paceline.analysis.table import Table
 from paceline.analysis.table_verdicts import (
     SeriesVerdict,

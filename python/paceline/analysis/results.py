@@ -11,15 +11,15 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import numpy as np
 
 from paceline._util.files import new_file, new_files, temporary_name, writing_to
-from paceline._util.json_object import JsonObject
+from paceline._util.json_types import JsonObject
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.figures import ShownVerdicts, draw, new_figure
-from paceline.analysis.saved_tables import FIGURE, FURTHER, DigestedText, describe, with_digest
+from paceline.analysis.read_saved_tables import FIGURE, FURTHER, DigestedText, describe, with_digest
 from paceline.analysis.summary import answers
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import count_verdicts, verdicts_with_angles
 from paceline.analysis.uncertainty import SeriesMean
-from paceline.contract.declaration import ON_STRUCTURE
+from paceline.contract.analysis_declaration import ON_STRUCTURE
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.contract.system_interface import has_attribute
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from xarray import Dataset
 
     from paceline.analysis.values_on_structure import StructureValues
-    from paceline.performance.page import Html
+    from paceline.performance.html_elements import Html
 
 #: Maximum number of rows that a notebook shows; half as many next to a figure.
 SHOWN = 10
@@ -533,7 +533,7 @@ class Results(dict[str, Any]):
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: table and figure, or names and shapes if there is no table."""
-        from paceline.performance.page import html_table, notebook_page
+        from paceline.performance.html_elements import html_table, notebook_page
 
         table = self.table
         rows: list[tuple[str, ...]]
@@ -611,7 +611,7 @@ def _notebook_figure(table: Table) -> "Html":
     """Draw a table for a notebook, as HTML."""
     from matplotlib.figure import Figure
 
-    from paceline.performance.page import notebook_image
+    from paceline.performance.html_elements import notebook_image
 
     with styled(FIGURE_STYLE):
         figure = Figure()

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
+from paceline._util.allowed_option_values import BEADS_OF_BACKBONE, TRACE
 from paceline._util.arguments import whole_number
-from paceline._util.option_values import BEADS_OF_BACKBONE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
-from paceline.analysis.function_errors import WithParts, errors_of_run, in_parts
+from paceline.analysis.jackknife_intervals import WithParts, errors_of_run, in_parts
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, telling_columns, title_of_band
-from paceline.contract.declaration import REF, Declaration, Member, Option
-from paceline.contract.kinds import PerFrame, Reduction
+from paceline.contract.analysis_declaration import REF, Declaration, Member, Option
 from paceline.contract.run_info import describe_atoms, describe_selection
 from paceline.contract.system_interface import Atoms, System, attribute_of, trajectory_name
+from paceline.contract.worker_parts import PerFrame, Reduction
 from paceline.errors import SelectionError
 from paceline.transform.apply_transforms import (
     first_positions,
@@ -30,7 +30,7 @@ from paceline.transform.atom_choice import (
     relative_weights,
 )
 from paceline.transform.broken_reference import warn_of_broken_frame
-from paceline.transform.matching import other_order
+from paceline.transform.compare_atom_names import other_order
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.rms
@@ -293,7 +293,8 @@ class RMSF(AnalysisBase):
         Indices of these residues in the Universe, in increasing order.
     results.rmsf_interval : numpy.ndarray of float64, shape (n_atoms,)
         With `errors`: half the widths of the 95 % intervals of `rmsf`, Å. Errors of the average
-        structure for the superposition are not included. See `paceline.analysis.function_errors`.
+        structure for the superposition are not included. See
+        `paceline.analysis.jackknife_intervals`.
     results.residue_rmsf_interval : numpy.ndarray of float64, shape (n_residues,)
         With `errors`: half the widths of the 95 % intervals of `residue_rmsf`, Å.
     mean : numpy.ndarray of float64, shape (n_atoms, 3)

@@ -9,7 +9,7 @@ from paceline.analysis.angle_states import states_of
 from paceline.analysis.dihedrals import ChiAngles, label_residues
 from paceline.analysis.results import Results
 from paceline.analysis.table import telling_columns
-from paceline.contract.declaration import Declaration
+from paceline.contract.analysis_declaration import Declaration
 from paceline.contract.system_interface import (
     Atoms,
     Residue,

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from paceline.analysis.saved_tables import title_like
+from paceline.analysis.read_saved_tables import title_like
 from paceline.analysis.series_verdict import SAMPLED
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.table_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts

@@ -19,14 +19,28 @@ import numpy as np
 
 from paceline._util.files import check_local, is_address, new_file
 from paceline._util.journal import Journal
-from paceline._util.json_object import JsonObject
+from paceline._util.json_types import JsonObject
 from paceline._util.progress import Progress
 from paceline._util.signals import Stopping
 from paceline.analysis.battery import ENERGIES
 from paceline.analysis.battery_descriptions import read_battery_file, toml_of
 from paceline.analysis.described_analyses import check_descriptions
-from paceline.analysis.survey_catalogue import SurveyCatalogue, SurveyEntry, read_catalogue
 from paceline.analysis.survey_earlier_results import FoundResults
+from paceline.analysis.survey_one_trajectory import (
+    LARGE,
+    NOT_ASSESSED,
+    SurveyItem,
+    SurveySettings,
+    SurveyWork,
+    analyse,
+    battery_of,
+    battery_text,
+    core_digest,
+    facts_of,
+    open_system,
+    program_versions,
+    with_digest,
+)
 from paceline.analysis.survey_page import PAGE, save_pages
 from paceline.analysis.survey_records import SystemResults, encode, need_arrow
 from paceline.analysis.survey_tables import (
@@ -42,25 +56,15 @@ from paceline.analysis.survey_tables import (
     publish_next,
     types_of,
 )
-from paceline.analysis.survey_worker import (
-    LARGE,
-    NOT_ASSESSED,
-    SurveyItem,
-    SurveySettings,
-    SurveyWork,
-    analyse,
-    battery_of,
-    battery_text,
-    core_digest,
-    facts_of,
-    open_system,
-    program_versions,
-    with_digest,
+from paceline.analysis.survey_trajectory_catalogue import (
+    SurveyCatalogue,
+    SurveyEntry,
+    read_catalogue,
 )
 from paceline.backends import make_backend
 from paceline.backends.base import Backend
-from paceline.contract.declaration import Description
-from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
+from paceline.contract.analysis_declaration import Description
+from paceline.engine.tasks_and_results import BlockResult, FunctionJob, FunctionTask
 from paceline.errors import UnsupportedError, WorkerError, warn
 from paceline.performance.number_format import many
 from paceline.runner import FramesChosen

@@ -15,15 +15,15 @@ from paceline.analysis.battery_page import warnings_sentence
 from paceline.analysis.survey_records import around_middle
 from paceline.analysis.survey_tables import MANIFEST, Survey
 from paceline.errors import warn
-from paceline.performance.figure_style import STYLE, has_matplotlib, styled
-from paceline.performance.number_format import joined, many, shortened
-from paceline.performance.page import element
-from paceline.performance.results_page import (
+from paceline.performance.analysis_results_page import (
     Overview,
     ResultDrawing,
     ResultSection,
     results_page,
 )
+from paceline.performance.figure_style import STYLE, has_matplotlib, styled
+from paceline.performance.html_elements import element
+from paceline.performance.number_format import joined, many, shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paceline._util.json_object import JsonArray, JsonObject
+from paceline._util.json_types import JsonArray, JsonObject
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:

@@ -18,15 +18,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from paceline._util.files import is_address
-from paceline._util.json_object import JsonObject
-from paceline.analysis.replay import (
+from paceline._util.json_types import JsonObject
+from paceline.analysis.recompute_and_compare import (
     TOLERANCE,
     Check,
     Difference,
     Differences,
     deviation_of_cells,
 )
-from paceline.analysis.survey_catalogue import SEPARATOR, SurveyEntry
+from paceline.analysis.survey_one_trajectory import (
+    SurveyItem,
+    SurveySettings,
+    analyse,
+    core_digest,
+    program_versions,
+    with_digest,
+)
 from paceline.analysis.survey_records import PROGRAMS, arrow_array, need_arrow, read_parquet
 from paceline.analysis.survey_tables import (
     COUNTED,
@@ -38,14 +45,7 @@ from paceline.analysis.survey_tables import (
     rows_of,
     schema_of,
 )
-from paceline.analysis.survey_worker import (
-    SurveyItem,
-    SurveySettings,
-    analyse,
-    core_digest,
-    program_versions,
-    with_digest,
-)
+from paceline.analysis.survey_trajectory_catalogue import SEPARATOR, SurveyEntry
 from paceline.errors import FileChangedError, PacelineError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.runner import FramesChosen

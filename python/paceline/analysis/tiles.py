@@ -10,8 +10,8 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import Block
-from paceline.contract.kinds import OverParts, PerFrame
-from paceline.engine.parts import allocate_results
+from paceline.contract.worker_parts import OverParts, PerFrame
+from paceline.engine.stage_over_collected_rows import allocate_results
 
 #: Minimum number of frames along an edge of a tile.
 SMALLEST_TILE = 32

@@ -10,10 +10,10 @@ from paceline.analysis.base import time_between
 from paceline.analysis.groups import SelectedAtoms, stretches
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.contract.declaration import Declaration
-from paceline.contract.kinds import Ragged
+from paceline.contract.analysis_declaration import Declaration
 from paceline.contract.run_info import describe_frames
 from paceline.contract.system_interface import Atoms, System, UpdatingAtoms
+from paceline.contract.worker_parts import Ragged
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
 from paceline.runner import WorkerOptions

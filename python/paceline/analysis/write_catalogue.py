@@ -11,10 +11,10 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from paceline._util.json_object import JsonObject
+from paceline._util.json_types import JsonObject
 from paceline.analysis.base import AnalysisBase
+from paceline.contract.analysis_declaration import ON_STRUCTURE, Declaration, Option
 from paceline.contract.catalogue import PAGES
-from paceline.contract.declaration import ON_STRUCTURE, Declaration, Option
 
 #: Marker lines on a page of the manual, before and after the text from the catalogue.
 MARKS = "<!-- table of make catalogue -->", "<!-- end of the table -->"

@@ -22,10 +22,10 @@ import cloudpickle
 from paceline._core import __version__
 from paceline._util.machine import available_cpus
 from paceline.backends.base import sharing_requests
-from paceline.backends.dask_cluster import acquire_cluster, release_cluster
+from paceline.backends.local_dask_cluster import acquire_cluster, release_cluster
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.contract.analysis import CHECK_NAME
-from paceline.engine.cached_blocks import blocks_here, cached_files, homes_of, share_by_node
+from paceline.engine.node_cache_locality import blocks_here, cached_files, homes_of, share_by_node
 from paceline.engine.pickled_jobs import PickledJob, pickle_jobs
 from paceline.engine.scheduler import (
     Scheduler,
@@ -33,7 +33,7 @@ from paceline.engine.scheduler import (
     abandoned_attempt,
     late_attempts,
 )
-from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, TaskBatch
+from paceline.engine.tasks_and_results import AnyJob, AnyTask, BlockResult, FunctionJob, TaskBatch
 from paceline.engine.worker import Worker, run_batch
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
 from paceline.performance.record import DuplicateAttempt, HostClocks, host_of

@@ -25,7 +25,7 @@ from paceline._util.arguments import function_name
 from paceline._util.os_calls import after_fork
 from paceline._util.progress import Progress
 from paceline.backends.base import Backend
-from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
+from paceline.engine.tasks_and_results import BlockResult, FunctionJob, FunctionTask
 from paceline.errors import PacelineWarning, UnsupportedError, WorkerError, name_of_imported
 from paceline.performance.record import DuplicateAttempt
 from paceline.timing import Timings

@@ -53,7 +53,7 @@ from paceline.backends.mdanalysis import (
 )
 from paceline.engine.pickled_jobs import AttemptLog, PickledJob, pickle_jobs, run_pickled
 from paceline.engine.scheduler import Scheduler, TaskBatcher, abandoned_attempt, late_attempts
-from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionTask, TaskBatch
+from paceline.engine.tasks_and_results import AnyJob, AnyTask, BlockResult, FunctionTask, TaskBatch
 from paceline.errors import PacelineError, PacelineWarning, WorkerError
 from paceline.performance.record import DuplicateAttempt, HostClocks
 

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterable, Sequence
 
 from paceline.backends.mdanalysis import ForMDAnalysis
-from paceline.engine.tasks import AnyJob, AnyTask, BlockResult
+from paceline.engine.tasks_and_results import AnyJob, AnyTask, BlockResult
 from paceline.engine.worker import Worker
 
 

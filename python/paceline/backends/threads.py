@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from paceline.backends.base import join_threads, start_thread, worker_count
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.engine.scheduler import Scheduler, abandoned_attempt, late_attempts
-from paceline.engine.tasks import AnyJob, AnyTask, BlockResult
+from paceline.engine.tasks_and_results import AnyJob, AnyTask, BlockResult
 from paceline.engine.worker import ThreadNames, Worker
 from paceline.performance.record import DuplicateAttempt
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paceline._util.files import check_distinct, check_output, saved_together
-from paceline.cli.command_parser import CommandParser, Commands, plain_text
+from paceline.cli.command_file_arguments import CommandParser, Commands, plain_text
 from paceline.cli.options import (
     TABLE_ENDINGS,
     add_analysis_arguments,

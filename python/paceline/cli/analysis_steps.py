@@ -24,8 +24,8 @@ from paceline._util.files import (
     saved_together,
 )
 from paceline.analysis.frames_by_table import times_of
+from paceline.analysis.read_saved_tables import CALL, COMMAND, FOLDER, INPUT, METADATA
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
-from paceline.analysis.saved_tables import CALL, COMMAND, FOLDER, INPUT, METADATA
 from paceline.analysis.table import rounding_of
 from paceline.checkpoint import Checkpoint
 from paceline.cli.answer import (
@@ -50,7 +50,7 @@ from paceline.cli.options import (
     hdf5_options,
     print_json,
 )
-from paceline.contract.declaration import ON_STRUCTURE
+from paceline.contract.analysis_declaration import ON_STRUCTURE
 from paceline.contract.figure_options import OF_ALL, FigureOptions
 from paceline.contract.source import FrameInterval
 from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn, with_hint
@@ -59,7 +59,7 @@ from paceline.performance.number_format import many
 from paceline.trajectory.growth import growable, wait_for_frame, wait_for_reference
 from paceline.trajectory.tee import growing_format
 from paceline.transform.apply_transforms import check_positions
-from paceline.transform.ligands import COMPLEXES, describe_complexes
+from paceline.transform.find_ligands import COMPLEXES, describe_complexes
 
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from paceline.analysis.replicas import Replicas
     from paceline.analysis.results import Results
     from paceline.analysis.stop_conditions import StopConditions
-    from paceline.cli.atom_groups import GroupUniverse
+    from paceline.cli.gromacs_index_groups import GroupUniverse
     from paceline.contract.analysis import Analysis
     from paceline.contract.system_interface import Frames
     from paceline.contract.transform_interface import Transform
@@ -134,7 +134,9 @@ def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[
 
 def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
     """Open topology and trajectory with the groups of the index file; `options` of the Universe."""
-    from paceline.cli.atom_groups import GroupUniverse  # converting a trajectory does not need it
+    from paceline.cli.gromacs_index_groups import (
+        GroupUniverse,  # converting a trajectory does not need it
+    )
 
     if vars(args).get("guess_bonds"):
         options["guess_bonds"] = True
@@ -207,7 +209,7 @@ def _finds(universe: "GroupUniverse", text: str) -> bool:
 def use_index_file(args: argparse.Namespace, universe: "GroupUniverse") -> None:
     """Use the groups of the index file, if the command line has one."""
     if args.index is not None:
-        from paceline.cli.atom_groups import read_index_file
+        from paceline.cli.gromacs_index_groups import read_index_file
 
         universe.use_index_file(read_index_file(args.index, len(universe.atoms)))
 
@@ -379,7 +381,7 @@ def _checkpoint(args: argparse.Namespace) -> contextlib.AbstractContextManager[C
 def run_and_report(args: argparse.Namespace, analysis: "AnalysisBase") -> None:
     """Run an analysis and write the requested results."""
     if args.output is not None and args.output.suffix.lower() in ON_STRUCTURE:
-        from paceline.analysis.structures import check_structure
+        from paceline.analysis.structure_files import check_structure
 
         check_structure(args.output.with_suffix(".pdb"), analysis.atomgroup)
     error: Exception | None = None
@@ -639,7 +641,7 @@ def _write_page(
     conditions: "StopConditions | None",
 ) -> None:
     """Write the results of an update, with its state on the page."""
-    from paceline.performance.results_page import PageState
+    from paceline.performance.analysis_results_page import PageState
 
     during = battery.during()
     later = [name for name in battery.every if name not in during.every]

@@ -9,7 +9,7 @@ from typing import Any
 
 from paceline._util.files import is_stream
 from paceline.cli import answer
-from paceline.cli.command_parser import (
+from paceline.cli.command_file_arguments import (
     STRUCTURE,
     TOPOLOGY,
     CommandParser,

@@ -15,9 +15,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from paceline._core import __version__
+from paceline._util.allowed_option_values import BACKENDS
 from paceline._util.digest import digest
 from paceline._util.files import check_distinct, check_local, check_output
-from paceline._util.json_object import JsonObject
+from paceline._util.json_types import JsonObject
 from paceline._util.launcher import launched
 from paceline._util.machine import (
     available_cpus,
@@ -25,7 +26,6 @@ from paceline._util.machine import (
     describe_system,
     describe_versions,
 )
-from paceline._util.option_values import BACKENDS
 from paceline._util.os_calls import cached_share_of_all, drop_from_cache, load_averages
 from paceline._util.signals import Stopping
 from paceline.analysis.results import check_figure_ending

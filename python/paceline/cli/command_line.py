@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline._core import __version__
+from paceline._util.allowed_option_values import PROGRESS
 from paceline._util.files import check_local, is_stream
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, INTERRUPTED, launched
-from paceline._util.option_values import PROGRESS
-from paceline.cli.command_parser import CommandParser, WrongArguments, resolve_files
+from paceline.cli.command_file_arguments import CommandParser, WrongArguments, resolve_files
 from paceline.contract.catalogue import PAGES, catalogue
 from paceline.errors import (
     AtomCountError,
@@ -99,15 +99,15 @@ def _groups() -> list[tuple[str, str, list[str]]]:
         *((PAGES[page], "analysis_commands", names) for page, names in of_pages.items()),
         ("Several analyses at once", "battery_commands", ["analyses", "battery", "run"]),
         ("Many trajectories", "survey_commands", ["survey"]),
-        ("", "table_commands", ["energy", "plot", "surface"]),
+        ("", "table_and_energy_commands", ["energy", "plot", "surface"]),
         ("", "convergence_commands", ["convergence"]),
         ("", "replay_commands", ["replay"]),
         ("Files", "file_commands", ["convert"]),
-        ("", "frame_commands", ["frames"]),
+        ("", "frames_by_table_command", ["frames"]),
         ("", "file_commands", ["repack", "split", "join", "validate", "index"]),
-        ("Running simulations", "serving_commands", ["relay"]),
+        ("Running simulations", "relay_and_mcp_commands", ["relay"]),
         ("Speed", "performance_commands", ["report", "predict", "bench"]),
-        ("Programs and assistants", "serving_commands", ["schema", "mcp"]),
+        ("Programs and assistants", "relay_and_mcp_commands", ["schema", "mcp"]),
     ]
 
 

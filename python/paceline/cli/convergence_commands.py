@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from paceline._util.files import check_distinct, check_output
-from paceline.cli.command_parser import CommandParser, Commands
+from paceline.cli.command_file_arguments import CommandParser, Commands
 from paceline.cli.options import (
     add_figure_arguments,
     add_json_argument,
@@ -26,7 +26,7 @@ from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from paceline.analysis.figures import ShownVerdicts
-    from paceline.analysis.saved_tables import SavedTable
+    from paceline.analysis.read_saved_tables import SavedTable
     from paceline.analysis.table import Table
     from paceline.analysis.table_verdicts import SeriesVerdict
 
@@ -107,8 +107,8 @@ def _above_0(text: str) -> float:
 
 def run_convergence(args: argparse.Namespace) -> None:
     """Run the command."""
+    from paceline.analysis.read_saved_tables import read_saved
     from paceline.analysis.results import check_figure_ending, save_figure
-    from paceline.analysis.saved_tables import read_saved
     from paceline.analysis.table import name_and_unit
     from paceline.analysis.table_verdicts import system_verdict
     from paceline.cli.answer import files_of, json_of_verdicts, say
@@ -181,7 +181,7 @@ def with_times(saved: "SavedTable") -> "tuple[SavedTable, list[str]]":
     Of a table without titles, the first column has the times if it increases, and a single column
     has equally spaced values.
     """
-    from paceline.analysis.saved_tables import FIGURE
+    from paceline.analysis.read_saved_tables import FIGURE
 
     arrays = dict(saved.arrays)
     if saved.untitled:
@@ -325,7 +325,7 @@ def _of_replicas(
     notes: "Mapping[Path, Sequence[str]]",
 ) -> "dict[str, SeriesVerdict]":
     """Assess each series over all tables, which have the same columns."""
-    from paceline.analysis.replica_copies import find_copies, left_out_copies, series_of
+    from paceline.analysis.duplicate_replicas import find_copies, left_out_copies, series_of
     from paceline.analysis.table import name_and_unit
     from paceline.analysis.table_verdicts import replica_verdict
 

@@ -17,7 +17,12 @@ from paceline._util.files import (
     new_file,
     saved_together,
 )
-from paceline.cli.command_parser import CommandParser, Commands, FileForm, add_file_arguments
+from paceline.cli.command_file_arguments import (
+    CommandParser,
+    Commands,
+    FileForm,
+    add_file_arguments,
+)
 from paceline.cli.options import (
     CONTINUOUS,
     above_zero,
@@ -43,9 +48,14 @@ from paceline.errors import UnsupportedError
 from paceline.performance.number_format import amount, many
 
 if TYPE_CHECKING:
-    from paceline.analysis.validate import Finding, Verdict
-    from paceline.cli.documents import FileFinding, RepackedAccess, RepackedDataset, ValidatedFile
+    from paceline.analysis.validate_files import Finding, Verdict
     from paceline.cli.info import Fact
+    from paceline.cli.json_output_schema import (
+        FileFinding,
+        RepackedAccess,
+        RepackedDataset,
+        ValidatedFile,
+    )
     from paceline.hdf5.repack import Gain
 
 INFO_EXAMPLES = """\
@@ -328,7 +338,7 @@ def add_validate(commands: Commands) -> CommandParser:
 
 def run_validate(args: argparse.Namespace) -> int:
     """Run the command; the exit status is 1 if a file has errors."""
-    from paceline.analysis.validate import check_decodable
+    from paceline.analysis.validate_files import check_decodable
     from paceline.trajectory.open import files_named
 
     paths = [path for name in args.trajectory for path in files_named(name)]
@@ -357,7 +367,7 @@ def _atoms_of(topology: str | None) -> object:
     """Return the atoms of a topology, if there is one."""
     if topology is None:
         return None
-    from paceline.cli.atom_groups import GroupUniverse
+    from paceline.cli.gromacs_index_groups import GroupUniverse
 
     return GroupUniverse(topology).atoms
 
@@ -385,7 +395,7 @@ def _in_json(verdict: "Verdict") -> "ValidatedFile":
 
 def _verdict_of(path: str, args: argparse.Namespace, atoms: Any) -> "Verdict":
     """Validate a file; an exception becomes a finding, so that the next file is still checked."""
-    from paceline.analysis.validate import Finding, Verdict, validate
+    from paceline.analysis.validate_files import Finding, Verdict, validate
     from paceline.hdf5.trajectory import Hdf5Options
     from paceline.trajectory.open import open_file
 
@@ -416,7 +426,7 @@ def _other_names(path: str, atoms: Any, options: dict[str, Any]) -> tuple[str, b
     from paceline.hdf5.detect_convention import names_in_file
     from paceline.hdf5.trajectory import is_hdf5
     from paceline.trajectory.open import names_in
-    from paceline.transform.matching import order_in_file
+    from paceline.transform.compare_atom_names import order_in_file
 
     if is_hdf5(path):
         known = names_in_file(path, **{key: options.get(key) for key in ("group", "external")})
@@ -592,7 +602,7 @@ def add_convert(commands: Commands) -> CommandParser:
 def run_convert(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.convert import Write, format_with
-    from paceline.analysis.structures import format_of
+    from paceline.analysis.structure_files import format_of
     from paceline.cli.analysis_steps import (
         check_report,
         run_analysis,
@@ -654,7 +664,7 @@ def _universe(args: argparse.Namespace) -> Any:
             raise ValueError(f"--{option} needs a topology: add it with -s")
     if args.index is None:
         return paceline.open(args.trajectory, **chain_options(args))
-    from paceline.cli.atom_groups import GroupUniverse
+    from paceline.cli.gromacs_index_groups import GroupUniverse
     from paceline.mdanalysis.reader import Reader
 
     files = [file for name in args.trajectory for file in files_named(name)]

@@ -18,7 +18,7 @@ from paceline.block import dimensions_of, periodic_vectors, vectors_of
 from paceline.contract.source import Requests, TrajectoryFile
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Element
-from paceline.hdf5.file_bytes import open_bytes
+from paceline.hdf5.h5py_file_objects import open_bytes
 from paceline.hdf5.read_cost import (
     LIBRARY_CACHES,
     advice,
@@ -118,7 +118,7 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
 
 def _check_not_of_mdanalysis(path: str) -> None:
     """Raise `UnsupportedError` if MDAnalysis, not paceline, reads files with this extension."""
-    from paceline.analysis.validate import reader_of_mdanalysis
+    from paceline.analysis.validate_files import reader_of_mdanalysis
 
     if reader := reader_of_mdanalysis(path):
         raise UnsupportedError(
@@ -131,7 +131,7 @@ def _check_not_of_mdanalysis(path: str) -> None:
 def facts_of_system(path: str, index: str | None = None) -> Iterator[Fact]:
     """Yield facts about a topology and its groups: default groups, or those of an index file."""
     # Import here, because facts about trajectories do not need MDAnalysis.
-    from paceline.cli.atom_groups import GroupUniverse, read_index_file
+    from paceline.cli.gromacs_index_groups import GroupUniverse, read_index_file
 
     universe = GroupUniverse(path)
     if index is not None:

@@ -31,10 +31,10 @@ from mcp.server.stdio import stdio_server
 
 from paceline._core import __version__
 from paceline._util.os_calls import signal_group
-from paceline.cli.command_tools import CommandTool, shared_options
 from paceline.cli.confinement import check_command_line
-from paceline.cli.documents import ProgressState
 from paceline.cli.json_output import ErrorFacts, failure_of
+from paceline.cli.json_output_schema import ProgressState
+from paceline.cli.mcp_tools import CommandTool, shared_options
 from paceline.errors import PacelineError, UnsupportedError
 
 #: Maximum size of a message of the client, bytes.

@@ -7,8 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from paceline._util.option_values import BACKENDS, ON_ERROR, SOLUTE, TRACE
-from paceline.cli.command_parser import CommandParser, FileForm, add_file_arguments, plain_text
+from paceline._util.allowed_option_values import BACKENDS, ON_ERROR, SOLUTE, TRACE
+from paceline.cli.command_file_arguments import (
+    CommandParser,
+    FileForm,
+    add_file_arguments,
+    plain_text,
+)
 from paceline.contract.figure_options import OPTIONS, FigureOptions, checked_size, flag_of
 from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import UnsupportedError

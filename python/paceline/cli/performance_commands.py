@@ -11,8 +11,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from paceline._util.allowed_option_values import FORECAST, ON_ERROR, PARALLEL, SCHEDULES
 from paceline._util.files import check_distinct, check_output
-from paceline._util.option_values import FORECAST, ON_ERROR, PARALLEL, SCHEDULES
 from paceline.cli.analysis_commands import (
     add_pair_arguments,
     add_rdf,
@@ -20,7 +20,7 @@ from paceline.cli.analysis_commands import (
     command_of,
     rdf_of,
 )
-from paceline.cli.command_parser import CommandParser, Commands, FileForm
+from paceline.cli.command_file_arguments import CommandParser, Commands, FileForm
 from paceline.cli.options import (
     DefaultSelection,
     add_frame_arguments,
@@ -44,7 +44,7 @@ from paceline.performance.model import (
 )
 
 if TYPE_CHECKING:
-    from paceline.cli.documents import Predicted
+    from paceline.cli.json_output_schema import Predicted
     from paceline.performance.advice import Advice
 
 REPORT_EXAMPLES = """\

@@ -20,13 +20,13 @@ from urllib.parse import unquote, urlsplit
 from paceline._util.digest import file_digest
 from paceline._util.files import check_local_pattern, is_address, is_stream
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED
+from paceline.cli.command_file_arguments import CommandParser, Commands, resolve_files
 from paceline.cli.command_line import modules, parser_of, resolve_addresses
-from paceline.cli.command_parser import CommandParser, Commands, resolve_files
 from paceline.cli.options import add_json_argument, add_thread_argument, positive, print_json
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from paceline.analysis.replay import Check, ResultFile
+    from paceline.analysis.recompute_and_compare import Check, ResultFile
 
 EXAMPLES = """\
 examples:
@@ -37,7 +37,7 @@ examples:
 """
 
 #: Modules whose commands compute results from trajectories, energies or tables.
-COMPUTING = ("analysis_commands", "battery_commands", "table_commands")
+COMPUTING = ("analysis_commands", "battery_commands", "table_and_energy_commands")
 #: Commands of these modules that compute no table.
 NOT_COMPUTING = ("analyses", "plot")
 #: Sections whose options do not change results, except the options in `KEPT`.
@@ -196,7 +196,7 @@ def kind_of(path: Path) -> str:
 
 def _file(path: Path) -> list[Item]:
     """Return a table or an .npz file as one item."""
-    from paceline.analysis.replay import ENDINGS
+    from paceline.analysis.recompute_and_compare import ENDINGS
 
     if path.suffix.lower() not in ENDINGS:
         raise UnsupportedError(
@@ -208,8 +208,8 @@ def _file(path: Path) -> list[Item]:
 
 def _item(path: Path, folder: Path | None = None) -> Item:
     """Return the item of a file. Files of one command in one folder are computed together."""
-    from paceline.analysis.replay import ResultFile
-    from paceline.analysis.saved_tables import COMMAND, FOLDER, IN_PYTHON
+    from paceline.analysis.read_saved_tables import COMMAND, FOLDER, IN_PYTHON
+    from paceline.analysis.recompute_and_compare import ResultFile
 
     try:
         facts = ResultFile.read(path).facts
@@ -225,7 +225,7 @@ def _item(path: Path, folder: Path | None = None) -> Item:
 
 def _folder(path: Path) -> list[Item]:
     """Return the tables and arrays in a folder and its subfolders."""
-    from paceline.analysis.replay import ENDINGS
+    from paceline.analysis.recompute_and_compare import ENDINGS
 
     found = sorted(one for one in path.rglob("*") if one.suffix.lower() in ENDINGS)
     if not found:
@@ -261,7 +261,7 @@ KINDS: dict[str, Callable[[Path], list[Item]]] = {
 
 def _checked(items: Sequence[Item], options: Options) -> "list[Check]":
     """Check items of one job; an error concerns all of them."""
-    from paceline.analysis.replay import Check
+    from paceline.analysis.recompute_and_compare import Check
     from paceline.cli.command_line import one_line
 
     try:
@@ -273,8 +273,8 @@ def _checked(items: Sequence[Item], options: Options) -> "list[Check]":
 
 def _check_call(items: Sequence[Item], options: Options) -> "list[Check]":
     """Check results of a script, each from the call that its file describes."""
-    from paceline.analysis.repeated_call import RepeatedCall
-    from paceline.analysis.replay import ResultFile, compare
+    from paceline.analysis.recompute_and_compare import ResultFile, compare
+    from paceline.analysis.repeat_recorded_call import RepeatedCall
 
     checks = []
     for item in items:
@@ -331,7 +331,7 @@ class _Places:
 
     def _has_content(self, name: str, place: "_Place") -> bool:
         """True if a file has the digest or a fingerprint that the result records."""
-        from paceline.analysis.replay import FINGERPRINT, has_fingerprint
+        from paceline.analysis.recompute_and_compare import FINGERPRINT, has_fingerprint
 
         facts = self._saved.facts
         if _local_name(name) == facts.get("topology"):
@@ -405,7 +405,7 @@ def _recorded_folder(name: str, base: str, n: int, saved: "ResultFile") -> str |
 
     None if a name is relative to an unknown base, and no absolute path of a file fits.
     """
-    from paceline.analysis.replay import files_in
+    from paceline.analysis.recompute_and_compare import files_in
 
     whole = name if _OF_WINDOWS.match(name) else os.path.join(base, _local_name(name))
     pattern = os.path.normpath(whole).replace("\\", "/")
@@ -464,8 +464,8 @@ def _exists(folder: Path, name: str) -> bool:
 
 def _check_command(items: Sequence[Item], options: Options) -> "list[Check]":
     """Check the results of one command, which runs once."""
-    from paceline.analysis.replay import Check, ResultFile, changed_programs, compare
-    from paceline.analysis.saved_tables import FURTHER
+    from paceline.analysis.read_saved_tables import FURTHER
+    from paceline.analysis.recompute_and_compare import Check, ResultFile, changed_programs, compare
 
     command, folder, _ = items[0].job
     saved = [ResultFile.read(item.path) for item in items]
@@ -544,7 +544,7 @@ class _Repeated:
 
     def check_missing(self, items: "Sequence[Item]") -> "Iterator[Check]":
         """Report tables that a battery writes, and that are missing in a folder of results."""
-        from paceline.analysis.replay import ENDINGS, Check
+        from paceline.analysis.recompute_and_compare import ENDINGS, Check
 
         made = sorted(one for one in self._output.rglob("*") if one.suffix.lower() in ENDINGS)
         for item in items:
@@ -567,8 +567,8 @@ class _Repeated:
 
     def read(self, path: Path, saved: "ResultFile") -> "ResultFile":
         """Read a computed result, whose facts name files as the recorded result does."""
-        from paceline.analysis.replay import ResultFile
-        from paceline.analysis.saved_tables import INPUT
+        from paceline.analysis.read_saved_tables import INPUT
+        from paceline.analysis.recompute_and_compare import ResultFile
 
         computed, facts = ResultFile.read(path), dict[str, str]()
         for key, value in computed.facts.items():
@@ -735,7 +735,7 @@ def _listed(value: object) -> list[str]:
 
 def _inputs_of(saved: "ResultFile") -> Iterator[str]:
     """Names of further files that a command read, from the lines with their digests."""
-    from paceline.analysis.saved_tables import INPUT
+    from paceline.analysis.read_saved_tables import INPUT
 
     return (key.removeprefix(INPUT) for key in saved.facts if key.startswith(INPUT))
 

@@ -18,8 +18,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from paceline._util.os_calls import NO_LINK
 from paceline.errors import UnsupportedError
-from paceline.performance.page import Html, element
-from paceline.performance.results_page import PageState, live_page
+from paceline.performance.analysis_results_page import PageState, live_page
+from paceline.performance.html_elements import Html, element
 
 INDEX = "index.html"
 #: Types of the files that commands write; of all others, bytes.

@@ -4,13 +4,13 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from paceline._util.json_object import JsonObject
+from paceline._util.json_types import JsonObject
 from paceline.errors import SelectionError, UnsupportedError
 
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
     from paceline.analysis.diffusionmap import DiffusionMap
-    from paceline.cli.atom_groups import GroupUniverse
+    from paceline.cli.gromacs_index_groups import GroupUniverse
     from paceline.contract.system_interface import Atoms, UpdatingAtoms
 
 #: Function that makes an analysis from Universe, arguments, atoms of each selection, and options.
@@ -215,7 +215,7 @@ def _sasa(
 ) -> "AnalysisBase":
     from paceline.analysis.sasa import SASA
     from paceline.cli.analysis_steps import select_nonempty
-    from paceline.contract.declaration import ON_STRUCTURE
+    from paceline.contract.analysis_declaration import ON_STRUCTURE
 
     whole = options["compound"] == "group"
     if whole and args.output is not None and args.output.suffix.lower() in ON_STRUCTURE:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paceline._util.json_object import JsonObject
+from paceline._util.allowed_option_values import BACKENDS, ON_ERROR
+from paceline._util.json_types import JsonObject
 from paceline._util.launcher import FAILED
-from paceline._util.option_values import BACKENDS, ON_ERROR
 from paceline.cli import answer
-from paceline.cli.command_parser import CommandParser, Commands
+from paceline.cli.command_file_arguments import CommandParser, Commands
 from paceline.cli.options import (
     Bound,
     add_choice_of_frames,
@@ -190,7 +190,7 @@ def shard(text: str) -> tuple[int, int]:
 def run_survey(args: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
     from paceline.analysis.crate import write_crate_of_survey
-    from paceline.analysis.saved_tables import METADATA
+    from paceline.analysis.read_saved_tables import METADATA
     from paceline.analysis.survey import survey
     from paceline.analysis.survey_page import PAGE
     from paceline.analysis.survey_tables import MANIFEST

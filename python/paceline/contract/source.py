@@ -21,7 +21,7 @@ from paceline.block import FrameBuffer, field_bits
 from paceline.errors import warn
 
 if TYPE_CHECKING:
-    from paceline.contract.cache import Cache
+    from paceline.contract.node_disk_cache import Cache
 
 #: Formats of the compiled module by name, with their file name extensions and capabilities.
 FORMATS = {format.name: format for format in _core.formats()}

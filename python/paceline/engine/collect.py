@@ -12,8 +12,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from paceline.contract.kinds import Kind, Receiver
 from paceline.contract.plan import STATES_BYTES, Plan
+from paceline.contract.worker_parts import Kind, Receiver
 from paceline.engine import result_arrays
 from paceline.engine.reduce import UNKNOWN_LENGTH, TreeReduction
 from paceline.engine.result_arrays import (
@@ -26,7 +26,7 @@ from paceline.engine.result_arrays import (
     put_rows,
     unread_rows,
 )
-from paceline.engine.tasks import (
+from paceline.engine.tasks_and_results import (
     BlockResult,
     CollectedResult,
     LongBonds,
@@ -49,7 +49,7 @@ class DamagedFrames(list[tuple[int, str]]):
     """Damaged frames that a run left out: frame number and reason of each."""
 
     def _repr_html_(self) -> str:
-        from paceline.performance.page import html_table, notebook_page
+        from paceline.performance.html_elements import html_table, notebook_page
 
         title = f"{many(len(self), 'damaged frame')} left out"
         if not self:

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.contract.analysis import Analysis
-from paceline.contract.kinds import Kind, Receiver, declaration_of
 from paceline.contract.plan import Plan
+from paceline.contract.worker_parts import Kind, Receiver, declaration_of
 from paceline.engine.collect import Collected, DamagedFrames
-from paceline.engine.parts import PartsRun
 from paceline.engine.reduce import states_before
-from paceline.engine.tasks import BlockResult, Job, SharedRows, Task, WorkerAnalysis
+from paceline.engine.stage_over_collected_rows import PartsRun
+from paceline.engine.tasks_and_results import BlockResult, Job, SharedRows, Task, WorkerAnalysis
 from paceline.engine.trajectory_run import TrajectoryRun, make_worker_part
 from paceline.engine.transform_states import TransformStates
 from paceline.timing import Timings

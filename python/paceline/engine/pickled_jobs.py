@@ -14,7 +14,7 @@ import cloudpickle
 
 from paceline._util.leftovers import ScratchFolder
 from paceline._util.os_calls import PLAIN
-from paceline.engine.tasks import AnyJob, BlockResult, TaskBatch
+from paceline.engine.tasks_and_results import AnyJob, BlockResult, TaskBatch
 from paceline.engine.worker import Worker, run_batch, thread_name, unpickle
 from paceline.errors import WorkerError
 

@@ -5,9 +5,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from paceline.contract.kinds import MERGED, Kind
+from paceline.contract.worker_parts import MERGED, Kind
 from paceline.engine.result_arrays import are_unread, replace_unread
-from paceline.engine.tasks import BlockResult, Job, Records, WorkerAnalysis
+from paceline.engine.tasks_and_results import BlockResult, Job, Records, WorkerAnalysis
 
 T = TypeVar("T")
 

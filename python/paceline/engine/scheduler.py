@@ -15,8 +15,15 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from paceline.contract.source import Extents
-from paceline.engine.cached_blocks import NodeShares
-from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, Task, TaskBatch
+from paceline.engine.node_cache_locality import NodeShares
+from paceline.engine.tasks_and_results import (
+    AnyJob,
+    AnyTask,
+    BlockResult,
+    FunctionJob,
+    Task,
+    TaskBatch,
+)
 from paceline.errors import WorkerError
 from paceline.performance.record import PARTS, BlockTiming, DuplicateAttempt
 

@@ -12,23 +12,29 @@ import numpy as np
 from paceline._util.machine import free_memory
 from paceline._util.sorted_unique import sorted_unique
 from paceline.contract.analysis import Analysis, conclude, facts_shown
-from paceline.contract.kinds import Kind, check_methods_of_scan, declaration_of
 from paceline.contract.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
 from paceline.contract.run_info import RunContext, RunInfo
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.contract.system_interface import attribute_of
 from paceline.contract.transform_interface import Transform, WorkerScan, find_scan
+from paceline.contract.worker_parts import Kind, check_methods_of_scan, declaration_of
 from paceline.engine.result_arrays import check_room
-from paceline.engine.tasks import FrameCaching, Job, LongBonds, WorkerAnalysis, sum_long_bonds
+from paceline.engine.tasks_and_results import (
+    FrameCaching,
+    Job,
+    LongBonds,
+    WorkerAnalysis,
+    sum_long_bonds,
+)
 from paceline.engine.transform_states import Relay, TransformStates
 from paceline.errors import MissingDataError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.timing import Timings
 from paceline.transform.apply_transforms import TransformsOfEach, prepare_transforms, transforms_of
-from paceline.transform.bond_lists import note_on_bonds
+from paceline.transform.compare_atom_names import name_atom, warn_of_locations
+from paceline.transform.find_bonds import note_on_bonds
 from paceline.transform.jumps import warn_of_jumps
 from paceline.transform.masses import note_on_masses
-from paceline.transform.matching import name_atom, warn_of_locations
 
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import Trajectory

@@ -18,7 +18,7 @@ import numpy as np
 from paceline import _core
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, COUNTED, Cells, ChunkIndex, Element
-from paceline.hdf5.dataset import describe_dataset
+from paceline.hdf5.dataset_description import describe_dataset
 from paceline.hdf5.file import Array, File, Group, damaged
 
 

@@ -22,7 +22,7 @@ from paceline import _core
 from paceline._util.digest import digest
 from paceline._util.files import new_file
 from paceline.block import CELL_WIDTH, FIELDS, FrameBuffer, field_bits, vectors_of
-from paceline.contract.cache import Cache
+from paceline.contract.node_disk_cache import Cache
 from paceline.contract.source import Extents, FileReadStats
 
 #: HDF5 numbers of szip and of the filters that the compiled module decodes.

@@ -11,7 +11,7 @@ import numpy as np
 from paceline.errors import MissingDataError, PacelineError, UnsupportedError
 from paceline.hdf5 import amber, h5md, mdtraj
 from paceline.hdf5.chunk_index import COUNTED, Cells, ChunkIndex, Element
-from paceline.hdf5.dataset import describe_dataset
+from paceline.hdf5.dataset_description import describe_dataset
 from paceline.hdf5.elements import unit_of
 from paceline.hdf5.file import Array, File
 from paceline.hdf5.sandbox import run_in_sandbox

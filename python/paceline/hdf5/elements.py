@@ -8,7 +8,7 @@ import numpy as np
 from paceline import _core
 from paceline.errors import UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Cells
-from paceline.hdf5.dataset import read_series
+from paceline.hdf5.dataset_description import read_series
 from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
 
 #: Value for frames without a cell.

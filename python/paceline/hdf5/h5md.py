@@ -9,7 +9,8 @@ import numpy as np
 
 from paceline.errors import DamagedFileError, ExternalFileError, MissingDataError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, COUNTED, Cells, ChunkIndex, Element
-from paceline.hdf5.dataset import describe_dataset, read_series
+from paceline.hdf5.create_h5md_groups import LAMBDA
+from paceline.hdf5.dataset_description import describe_dataset, read_series
 from paceline.hdf5.elements import (
     Elements,
     SampledElement,
@@ -19,7 +20,6 @@ from paceline.hdf5.elements import (
     rows_as_frames,
 )
 from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
-from paceline.hdf5.h5md_groups import LAMBDA
 from paceline.hdf5.sandbox import extend_time_limit
 from paceline.hdf5.units import Units, UnknownUnitError
 

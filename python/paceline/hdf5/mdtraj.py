@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from paceline._util.json_object import JsonObject
+from paceline._util.json_types import JsonObject
 from paceline.errors import UnsupportedError
 from paceline.hdf5.chunk_index import COUNTED, Cells, ChunkIndex, Element
-from paceline.hdf5.dataset import describe_dataset
+from paceline.hdf5.dataset_description import describe_dataset
 from paceline.hdf5.elements import unit_of, zero_invalid_cells
 from paceline.hdf5.file import Array, File, damaged
 from paceline.hdf5.sandbox import extend_time_limit

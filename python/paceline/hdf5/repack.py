@@ -34,9 +34,9 @@ from paceline.hdf5.chunk_index import (
     may_hide_damage,
     slice_of,
 )
-from paceline.hdf5.dataset import describe_dataset
+from paceline.hdf5.create_h5md_groups import ELEMENTS, mark_rounded
+from paceline.hdf5.dataset_description import describe_dataset
 from paceline.hdf5.file import Array, File, Group, check_external_storage, damaged, wrap_errors
-from paceline.hdf5.h5md_groups import ELEMENTS, mark_rounded
 from paceline.hdf5.read_cost import AccessCost, layout_in_words, read_costs
 from paceline.hdf5.units import factor_of
 from paceline.hdf5.writer import (

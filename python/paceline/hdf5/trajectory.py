@@ -12,7 +12,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import is_address, is_confined
 from paceline.block import FIELDS, field_bits
-from paceline.contract.cache import Cache
+from paceline.contract.node_disk_cache import Cache
 from paceline.contract.source import FileReader, Requests, TrajectoryFile
 from paceline.errors import (
     DamagedFileError,
@@ -31,7 +31,7 @@ from paceline.hdf5.chunk_index import (
     FileDatasets,
     SavedChunkIndex,
 )
-from paceline.hdf5.file_bytes import end_of_search, is_readable, open_bytes
+from paceline.hdf5.h5py_file_objects import end_of_search, is_readable, open_bytes
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.units import mdanalysis_spelling
 
@@ -270,7 +270,7 @@ class Hdf5File:
     @classmethod
     def _open(cls, path: str, *, options: Hdf5Options, samples: bytes | None = None) -> "Hdf5File":
         # Deferred: only the sandbox loads the HDF5 library.
-        from paceline.hdf5.dataset import refuse_shared
+        from paceline.hdf5.dataset_description import refuse_shared
         from paceline.hdf5.detect_convention import read_chunk_index
         from paceline.hdf5.file import File, damaged, has_mpi_build
         from paceline.hdf5.h5py_reader import verify_decoding

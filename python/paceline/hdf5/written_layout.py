@@ -11,7 +11,7 @@ import numpy as np
 from paceline import _core
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.hdf5.chunk_index import LZ4, LZF, ZSTD
-from paceline.hdf5.h5md_groups import ELEMENTS, QUANTITIES
+from paceline.hdf5.create_h5md_groups import ELEMENTS, QUANTITIES
 from paceline.hdf5.units import OUR_UNITS, factor_of
 
 #: Access patterns for which a file may be optimised.

@@ -20,8 +20,8 @@ from MDAnalysis.core._get_readers import get_writer_for
 from MDAnalysis.lib.util import NamedStream, store_init_arguments
 
 from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
-from paceline.contract.cache import Cache
 from paceline.contract.loaded_atoms import LoadedAtoms
+from paceline.contract.node_disk_cache import Cache
 from paceline.contract.source import (
     FORMATS,
     FileSpec,

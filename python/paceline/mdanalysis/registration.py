@@ -35,9 +35,9 @@ from paceline import _core
 from paceline._core import __version__
 from paceline._util.files import check_no_url
 from paceline.errors import ExternalFileError, UnsupportedError, name_of_imported, warn
-from paceline.mdanalysis import shared_opening, topology_cache
+from paceline.mdanalysis import open_on_all_ranks, topology_cache
 from paceline.mdanalysis.reader import Reader, is_name, opens_with_paceline
-from paceline.mdanalysis.script_processes import (
+from paceline.mdanalysis.register_in_child_processes import (
     ProcessRecord,
     ScriptOptions,
     ScriptProcesses,
@@ -110,7 +110,7 @@ class Registration:
         self._own = ScriptProcesses(options) if options.pid == os.getpid() else None
         self._options = self._own.options if self._own else options
         self._records: list[ProcessRecord] = []
-        self._ranks_before = shared_opening.use_ranks(comm, required=True)
+        self._ranks_before = open_on_all_ranks.use_ranks(comm, required=True)
         if self._own is not None:
             set_environment(self._options)
 
@@ -153,7 +153,7 @@ class Registration:
         if later:
             later[0]._ranks_before = self._ranks_before
         else:
-            shared_opening.restore(self._ranks_before)
+            open_on_all_ranks.restore(self._ranks_before)
         if self._own is not None and not self.in_script_process:
             set_environment(_active[-1]._options if _active else None)
             self._records = self.processes
@@ -571,7 +571,7 @@ def _wrapped_init(original: Callable[..., None]) -> Callable[..., None]:
         topology = local_copy(topology, cache_folder())
         names = (topology, *with_copies([*coordinates]))
         make = functools.partial(original, universe)
-        if shared_opening.open_universe(universe, make, names, kwargs):
+        if open_on_all_ranks.open_universe(universe, make, names, kwargs):
             _note_received(universe)
 
     return __init__
@@ -592,7 +592,9 @@ def _wrapped_load(original: Callable[..., object]) -> Callable[..., object]:
         make = functools.partial(original, universe)
         if args:
             return make(filename, format, *args, **kwargs)
-        if shared_opening.load_trajectory(universe, make, filename, {"format": format, **kwargs}):
+        if open_on_all_ranks.load_trajectory(
+            universe, make, filename, {"format": format, **kwargs}
+        ):
             _note_received(universe)
         return universe
 

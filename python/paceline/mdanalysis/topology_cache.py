@@ -54,7 +54,7 @@ from numpy.lib.format import read_array
 
 from paceline._util.digest import digest
 from paceline._util.files import new_file, remove_leftovers
-from paceline._util.json_object import JsonObject
+from paceline._util.json_types import JsonObject
 from paceline._util.os_calls import set_mode
 from paceline.contract.system_interface import attribute_of
 from paceline.trajectory.open import cache_folder

@@ -28,7 +28,7 @@ from MDAnalysis.core.groups import AtomGroup, UpdatingAtomGroup
 from paceline._util.arguments import function_name
 from paceline._util.digest import file_digest
 from paceline.block import FrameBuffer, cell_of, field_bits, fields_in
-from paceline.contract.cache import Cache
+from paceline.contract.node_disk_cache import Cache
 from paceline.contract.plan import Plan
 from paceline.contract.source import (
     Extents,

@@ -13,7 +13,16 @@ from paceline.performance.figure_style import (
     styled,
     write_figure,
 )
-from paceline.performance.figures import Drawing, drawings_of, figure_of
+from paceline.performance.html_elements import (
+    Html,
+    element,
+    html_page,
+    html_table,
+    inline_svg,
+    notebook_image,
+    notebook_page,
+    section,
+)
 from paceline.performance.number_format import (
     amount,
     many,
@@ -24,19 +33,10 @@ from paceline.performance.number_format import (
     seconds,
     shortened,
 )
-from paceline.performance.page import (
-    Html,
-    element,
-    html_page,
-    html_table,
-    inline_svg,
-    notebook_image,
-    notebook_page,
-    section,
-)
 from paceline.performance.record import COMM, WALL_TIME, Component, RunTimings
 from paceline.performance.rules import advice_of
-from paceline.performance.summary import OF_RUN, PUBLISHED, Report, report_of
+from paceline.performance.run_figures import Drawing, drawings_of, figure_of
+from paceline.performance.timing_statistics import OF_RUN, PUBLISHED, Report, report_of
 
 #: File name extension of a page.
 PAGE = ".html"

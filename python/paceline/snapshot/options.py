@@ -118,7 +118,7 @@ class FileFormat:
 
 def _h5md(settings: Settings) -> Container:
     """Make the container of an H5MD file; only rank 0 imports HDF5."""
-    from paceline.snapshot.h5md import H5MD
+    from paceline.snapshot.write_h5md import H5MD
 
     return H5MD(settings)
 

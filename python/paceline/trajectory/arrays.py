@@ -11,7 +11,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.shared_arrays import ArrayStore, MappedAgain, SharedArray, WrittenArrays
 from paceline.block import FrameBuffer, field_bits, fields_in
-from paceline.contract.cache import Cache
+from paceline.contract.node_disk_cache import Cache
 from paceline.contract.source import Extents, FileReadStats, FrameSource
 from paceline.errors import MissingDataError, UnsupportedError, with_script_advice
 from paceline.trajectory.chain import Chain

@@ -15,7 +15,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import is_address
 from paceline._util.leftovers import ScratchFolder
-from paceline.contract.cache import Cache
+from paceline.contract.node_disk_cache import Cache
 from paceline.contract.source import (
     Extents,
     FileSpec,

@@ -13,12 +13,12 @@ from weakref import WeakSet
 
 import numpy as np
 
+from paceline._util.allowed_option_values import ON_ERROR
 from paceline._util.arguments import one_of, slice_of
 from paceline._util.machine import available_cpus, free_memory
-from paceline._util.option_values import ON_ERROR
 from paceline.block import Block, FrameBuffer, field_bits, fields_in
-from paceline.contract.cache import Cache
 from paceline.contract.loaded_atoms import LoadedAtoms
+from paceline.contract.node_disk_cache import Cache
 from paceline.contract.plan import Plan, make_plan, numbers_of
 from paceline.contract.source import Extents, FrameSource, TimeAxis, time_axis_of
 from paceline.errors import MissingDataError, UnsupportedError, warn, with_hint
@@ -33,7 +33,7 @@ from paceline.trajectory.arrays import (
     refuse_numbers,
 )
 from paceline.trajectory.chain import Chain
-from paceline.trajectory.frames import FileAtoms, Frame, FrameSequence
+from paceline.trajectory.frame_sequence import FileAtoms, Frame, FrameSequence
 from paceline.trajectory.open import files_named
 from paceline.trajectory.read_ahead import FieldReader
 

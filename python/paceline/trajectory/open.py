@@ -26,7 +26,7 @@ from paceline._util.files import (
 from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
-from paceline.contract.cache import Cache
+from paceline.contract.node_disk_cache import Cache
 from paceline.contract.source import FORMATS, IndexedFile, TrajectoryFile, extents_in
 from paceline.errors import PacelineError, UnsupportedError, warn
 from paceline.hdf5.sandbox import interrupt

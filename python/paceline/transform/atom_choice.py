@@ -19,9 +19,9 @@ from paceline.errors import (
     UnsupportedError,
     with_script_advice,
 )
-from paceline.transform.bond_lists import add_bonds_to_select
+from paceline.transform.compare_atom_names import name_atom
+from paceline.transform.find_bonds import add_bonds_to_select
 from paceline.transform.masses import masses_of
-from paceline.transform.matching import name_atom
 
 
 def describe(name: str, atomgroup: Selected | None, **options: object) -> str:

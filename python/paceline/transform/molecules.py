@@ -21,7 +21,7 @@ from paceline.transform.compounds import (
     with_all,
     with_any,
 )
-from paceline.transform.ligands import COMPLEXES, complex_atoms, complexes_in
+from paceline.transform.find_ligands import COMPLEXES, complex_atoms, complexes_in
 from paceline.transform.links import nearest_contacts
 
 

@@ -11,6 +11,7 @@ from paceline.contract.system_interface import Selected, System
 from paceline.contract.transform_interface import CoreTransform, Transform, WorkerTransform
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.atom_choice import describe, known_weights, select
+from paceline.transform.compare_atom_names import name_atom
 from paceline.transform.compounds import (
     advice_on_sites,
     compound_of_atoms,
@@ -21,7 +22,6 @@ from paceline.transform.compounds import (
 )
 from paceline.transform.jumps import CoreNoJump, CoreSteps
 from paceline.transform.masses import masses_of
-from paceline.transform.matching import name_atom
 from paceline.transform.molecules import contacts_between
 
 _COMPOUNDS = ("atoms", "group", "residues", "segments", "molecules", "fragments")

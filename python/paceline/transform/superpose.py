@@ -21,8 +21,8 @@ from paceline.transform.atom_choice import (
     select,
 )
 from paceline.transform.broken_reference import warn_of_broken_reference
+from paceline.transform.compare_atom_names import warn_of_other_order
 from paceline.transform.masses import masses_of
-from paceline.transform.matching import warn_of_other_order
 
 #: Weights of atoms, shape (n_atoms,).
 Weights = np.ndarray | list[float] | tuple[float, ...]

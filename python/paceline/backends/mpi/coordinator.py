@@ -15,10 +15,10 @@ from paceline.backends.mpi.worker import (
     ThreadAddress,
     WorkerReport,
 )
-from paceline.contract.kinds import PartlyKept
-from paceline.engine.cached_blocks import NodeBlocks, cached_files, homes_of, share_by_node
+from paceline.contract.worker_parts import PartlyKept
+from paceline.engine.node_cache_locality import NodeBlocks, cached_files, homes_of, share_by_node
 from paceline.engine.scheduler import PartitionedScheduler, late_attempts
-from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
+from paceline.engine.tasks_and_results import AnyJob, AnyTask, BlockResult, CollectedResult
 from paceline.performance.record import DuplicateAttempt
 
 #: Time after which a rank is taken to hang if it does not answer in a failed run, seconds.

@@ -24,11 +24,11 @@ from mpi4py import MPI
 
 from paceline._util.os_calls import SharedFile, memory_file
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
-from paceline.contract.kinds import MERGED, Kind, PartlyKept
+from paceline.contract.worker_parts import MERGED, Kind, PartlyKept
 from paceline.engine.collect import RecordLog
 from paceline.engine.reduce import TreeReduction, join_rows
 from paceline.engine.result_arrays import allocate, are_unread, replace_unread
-from paceline.engine.tasks import AnyJob, BlockResult, CollectedResult, Job, Records
+from paceline.engine.tasks_and_results import AnyJob, BlockResult, CollectedResult, Job, Records
 from paceline.errors import PacelineError, WorkerError
 from paceline.performance.record import moved
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from paceline.backends.base import start_thread
 from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, portable, quoted
 from paceline.backends.mpi.gather import LocalResults, Place, gather
-from paceline.engine.cached_blocks import NodeBlocks, blocks_here, cached_files
+from paceline.engine.node_cache_locality import NodeBlocks, blocks_here, cached_files
 from paceline.engine.scheduler import abandoned_attempt
-from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, Job
+from paceline.engine.tasks_and_results import AnyJob, AnyTask, BlockResult, Job
 from paceline.engine.worker import FrameCache, ThreadNames, Worker
 from paceline.errors import WorkerError
 from paceline.performance.record import SENT_WITH_LATER, DuplicateAttempt

@@ -2,7 +2,7 @@
 //!
 //! The tree consists of units, time axis, cell and provenance, as the Python package creates it. The
 //! order of the calls of HDF5 determines the bytes of the file. This order is the same as in
-//! `paceline/hdf5/h5md_groups.py` and in h5py. A layout of another writer is refused.
+//! `paceline/hdf5/create_h5md_groups.py` and in h5py. A layout of another writer is refused.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 //! reports.
 //!
 //! With the same HDF5, the files have the same bytes as those of the Python package
-//! (`paceline/snapshot/h5md.py`).
+//! (`paceline/snapshot/write_h5md.py`).
 
 mod crash_safe;
 mod hdf5_objects;

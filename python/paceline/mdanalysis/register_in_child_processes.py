@@ -22,7 +22,7 @@ VARIABLE = "PACELINE_SCRIPT"
 #: Folder of the start-up hook.
 HOOK = Path(__file__).parent / "start_up"
 #: Module that Dask clients load.
-_PRELOAD = "paceline.mdanalysis.dask_clients"
+_PRELOAD = "paceline.mdanalysis.dask_worker_plugin"
 #: Dask setting that contains the name of the module in `_PRELOAD`.
 _DASK_SETTING = "distributed.client.preload"
 _DASK_VARIABLE = "DASK_DISTRIBUTED__CLIENT__PRELOAD"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from paceline._util.machine import MemoryLimit
-from paceline.contract.kinds import Kind, WorkerDeclaration
 from paceline.contract.plan import LeafBoundaries
 from paceline.contract.source import Extents, FrameSource
+from paceline.contract.worker_parts import Kind, WorkerDeclaration
 from paceline.errors import AnalysisError
 from paceline.performance.record import BlockTiming
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.os_calls import blocks_in_memory
-from paceline.contract.cache import Cache
+from paceline.contract.node_disk_cache import Cache
 from paceline.contract.source import Extents, SampledFileSpec
-from paceline.engine.tasks import AnyJob, AnyTask, Job, Task
+from paceline.engine.tasks_and_results import AnyJob, AnyTask, Job, Task
 
 #: Minimum fraction of a task's sampled bytes in a node's cache for which the node gets the task
 #: first.

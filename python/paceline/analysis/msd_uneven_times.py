@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from paceline.analysis.base import AnalysisBase, moments_of, warn_of_unknown_times
-from paceline.analysis.series_parts import SeriesParts, padded_rows
+from paceline.analysis.correlation_by_particles import SeriesParts, padded_rows
 from paceline.errors import UnsupportedError
 from paceline.transform.jumps import unwrap_series
 

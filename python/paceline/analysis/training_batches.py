@@ -5,14 +5,14 @@ from typing import cast
 
 import numpy as np
 
+from paceline._util.allowed_option_values import ON_ERROR
 from paceline._util.arguments import (
     one_of,
     parse_size,
     slice_of,
     whole_number,
 )
-from paceline._util.option_values import ON_ERROR
-from paceline.analysis.sampled_trajectories import (
+from paceline.analysis.training_trajectories import (
     NAMED,
     Feature,
     Trajectories,

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from paceline._util.json_object import JsonObject
+from paceline._util.json_types import JsonObject
 from paceline.analysis.table import Image, States, Table, name_and_unit
 from paceline.analysis.text_rows import Content, distinct_names, read_xvg
 from paceline.errors import UnsupportedError, warn

@@ -3,8 +3,8 @@
 from distributed import Client, Worker, WorkerPlugin
 
 from paceline.errors import warn
+from paceline.mdanalysis.register_in_child_processes import ScriptOptions
 from paceline.mdanalysis.registration import register_here
-from paceline.mdanalysis.script_processes import ScriptOptions
 
 
 class RegisterPaceline(WorkerPlugin):

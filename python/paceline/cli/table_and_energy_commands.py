@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline._util.files import check_distinct, check_output, saved_together
-from paceline.cli.command_parser import CommandParser, Commands
+from paceline.cli.command_file_arguments import CommandParser, Commands
 from paceline.cli.options import (
     TABLE_ENDINGS,
     Bound,
@@ -184,8 +184,8 @@ def add_plot(commands: Commands) -> CommandParser:
 
 def run_plot(args: argparse.Namespace) -> None:
     """Run the command."""
+    from paceline.analysis.read_saved_tables import read_saved
     from paceline.analysis.results import check_figure_ending, save_figure
-    from paceline.analysis.saved_tables import read_saved
     from paceline.cli.answer import say
 
     for table in args.tables:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline._util.json_object import JsonObject
+from paceline._util.json_types import JsonObject
 from paceline.performance.record import (
     AT_BLOCKS,
     COMM,

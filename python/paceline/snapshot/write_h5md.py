@@ -11,8 +11,7 @@ from paceline._core import __version__
 from paceline._util.files import check_output
 from paceline._util.machine import current_command
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.hdf5.file import wrap_errors
-from paceline.hdf5.h5md_groups import (
+from paceline.hdf5.create_h5md_groups import (
     ELEMENTS,
     GROUP,
     QUANTITIES,
@@ -26,6 +25,7 @@ from paceline.hdf5.h5md_groups import (
     property_path,
     values_path,
 )
+from paceline.hdf5.file import wrap_errors
 from paceline.hdf5.units import OUR_UNITS
 from paceline.hdf5.writer import allocate_frame, create_dataset, frame_bytes
 from paceline.hdf5.written_layout import DatasetLayout

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from paceline.cli.command_parser import CommandParser, FileForm, plain_text
-from paceline.cli.documents import document_named
+from paceline.cli.command_file_arguments import CommandParser, FileForm, plain_text
+from paceline.cli.json_output_schema import document_named
 from paceline.cli.options import positive
 from paceline.errors import UnsupportedError
 

@@ -13,10 +13,10 @@ from paceline.contract.system_interface import (
     topology_attributes_of,
 )
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.bond_lists import bond_list
+from paceline.transform.compare_atom_names import name_atom
 from paceline.transform.compounds import bonds_of
+from paceline.transform.find_bonds import bond_list
 from paceline.transform.masses import missing_masses_reason
-from paceline.transform.matching import name_atom
 
 #: Selection of polar hydrogens, by names and bonds.
 POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"

@@ -8,9 +8,9 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis.diffusion import BlockFit
-from paceline.contract.kinds import OverParts
-from paceline.engine.parts import allocate_results
+from paceline.contract.worker_parts import OverParts
 from paceline.engine.result_arrays import put_rows
+from paceline.engine.stage_over_collected_rows import allocate_results
 from paceline.transform.jumps import unwrap_series
 
 #: Maximum number of particles in a part.

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from paceline.analysis.figure_text import MINUS
+from paceline.analysis.figure_text_layout import MINUS
 from paceline.analysis.figures import (
     MANY_POINTS,
     NAMED,
@@ -19,7 +19,7 @@ from paceline.analysis.figures import (
 )
 from paceline.analysis.replica_figures import Profile, differences, line_ends
 from paceline.analysis.table import Table, name_and_unit
-from paceline.performance.page import MOST_CURVES, Chart, Curve
+from paceline.performance.html_elements import MOST_CURVES, Chart, Curve
 
 #: While a simulation runs, its series are short: number of points from which a running mean is
 #: drawn, and number of the windows of this mean along the series.

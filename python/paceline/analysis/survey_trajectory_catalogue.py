@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from paceline._util.files import is_address
-from paceline._util.json_object import JsonArray, JsonObject
+from paceline._util.json_types import JsonArray, JsonObject
 from paceline.analysis.survey_records import need_arrow, read_parquet
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5 import mdcath

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from paceline._util.os_calls import WINDOWS
-from paceline.cli.command_parser import CommandParser, Commands
+from paceline.cli.command_file_arguments import CommandParser, Commands
 from paceline.cli.options import positive, seconds, size
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
@@ -107,7 +107,7 @@ def add_relay(commands: Commands) -> CommandParser:
 def run_relay(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.trajectory.imd_protocol import host_and_port, parse_address
-    from paceline.trajectory.relay import BUFFER, StreamRelay
+    from paceline.trajectory.imd_relay import BUFFER, StreamRelay
 
     host, port = args.listen
     if parse_address(args.engine) == ("localhost" if host == "127.0.0.1" else host, port):
@@ -160,8 +160,8 @@ def add_schema(commands: Commands) -> CommandParser:
 
 def run_schema(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.cli.command_tools import documents
-    from paceline.cli.documents import schema_of
+    from paceline.cli.json_output_schema import schema_of
+    from paceline.cli.mcp_tools import documents
 
     found = documents()
     if args.name is not None:
@@ -220,8 +220,8 @@ def run_mcp(args: argparse.Namespace) -> None:
         raise UnsupportedError(
             "paceline mcp needs the package mcp, version 2 or newer: pip install paceline[mcp]"
         ) from None
-    from paceline.cli.command_tools import tools
     from paceline.cli.mcp_server import serve
+    from paceline.cli.mcp_tools import tools
 
     serve(
         args.folder,

@@ -13,9 +13,9 @@ import numpy as np
 
 from paceline.analysis.base import AnalysisBase
 from paceline.block import FIELDS, Block
-from paceline.contract.kinds import PerFrame
 from paceline.contract.source import TIMES_REMEDY, TrajectoryFile
 from paceline.contract.system_interface import Atoms
+from paceline.contract.worker_parts import PerFrame
 from paceline.errors import (
     DamagedFileError,
     PacelineError,

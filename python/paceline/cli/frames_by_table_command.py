@@ -14,7 +14,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import check_distinct, check_output, saved_together
-from paceline.cli.command_parser import CommandParser, Commands
+from paceline.cli.command_file_arguments import CommandParser, Commands
 from paceline.cli.options import (
     add_chain_arguments,
     add_json_argument,
@@ -29,7 +29,7 @@ from paceline.performance.number_format import amount, many
 
 if TYPE_CHECKING:
     from paceline.analysis.frames_by_table import ChosenFrames
-    from paceline.analysis.saved_tables import SavedTable
+    from paceline.analysis.read_saved_tables import SavedTable
 
 #: Maximum difference of times that counts as rounding, relative and in ps.
 TIMES_APART = 1e-4

@@ -8,8 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from paceline.performance.number_format import joined
-from paceline.performance.page import (
+from paceline.performance.html_elements import (
     Chart,
     Html,
     caption,
@@ -21,6 +20,7 @@ from paceline.performance.page import (
     inline_svg,
     section,
 )
+from paceline.performance.number_format import joined
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
