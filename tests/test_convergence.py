@@ -583,12 +583,18 @@ class TestStates:
         found = [paceline.convergence(one, kind="states").verdict for one in drawn]
         assert found.count("drifting") <= 2
 
-    def test_nan_is_not_a_state(self):
+    @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+    def test_values_that_are_not_finite_are_no_states(self, odd):
         numbers = np.random.default_rng(1).integers(1, 3, N).astype(float)
-        numbers[::4] = np.nan
+        numbers[::4] = odd
         found = paceline.convergence(numbers, kind="states")
         assert found.reasons[0] == "state 1"
-        assert found.mean == pytest.approx(0.5, abs=0.05)
+        assert "left out: 500 values (NaN or infinite)" in found.reasons
+        assert found.mean == np.mean(numbers[np.isfinite(numbers)] == 1)
+        assert found.n_values == 1500
+        labels = np.arange(N) % 3
+        found = paceline.convergence(numbers, replicas=labels, kind="states")
+        assert found.state in ("1", "2")
         assert found.n_values == 1500
 
     def test_the_interval_of_a_rare_state_is_asymmetric(self):

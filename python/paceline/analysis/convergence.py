@@ -276,16 +276,16 @@ def _assess_states(
 
 
 def _states(values: np.ndarray) -> np.ndarray:
-    """Return the states without repeats; NaN is not a state."""
+    """Return the states without repeats; NaN and infinite values are no states."""
     states = np.unique(values)
-    return states[~np.isnan(states)] if states.dtype.kind == "f" else states
+    return states[np.isfinite(states)] if states.dtype.kind == "f" else states
 
 
 def _in_state(values: np.ndarray, state: object) -> np.ndarray:
-    """Return 1 where a series is in this state and 0 elsewhere; NaN where the series is NaN."""
+    """Return 1 where a series is in this state and 0 elsewhere; NaN where it is not finite."""
     is_in = (values == state).astype(np.float64)
     if values.dtype.kind == "f":
-        is_in[np.isnan(values)] = np.nan
+        is_in[~np.isfinite(values)] = np.nan
     return is_in
 
 
