@@ -1104,6 +1104,24 @@ class TestTheCommand:
         assert out.count(f"left out: {other} (a copy of {tables[0]}") == 1
         assert "one replica only" in out
 
+    def test_angles_of_replicas_are_angles_whatever_the_order_of_the_tables(self, tmp_path, capsys):
+        """Angles of one replica pass from 180° to -180°, and those of the other do not."""
+        paths, series = [], []
+        for k, centre in enumerate((140, 180)):
+            series.append((centre + 8 * autoregressive(3, seed=k) + 180) % 360 - 180)
+            paths.append(str(tmp_path / f"{k}.csv"))
+            rows, header = np.column_stack([np.arange(N), series[k]]), "time (ps),phi (deg)"
+            np.savetxt(paths[k], rows, delimiter=",", comments="", header=header)
+        assert np.ptp(series[0]) < 180 < np.ptp(series[1])
+        circular = [np.degrees(np.angle(np.exp(1j * np.radians(one)).mean())) for one in series]
+        expected = np.mean(np.array(circular) % 360)  # 160°
+        means = []
+        for order in (paths, paths[::-1]):
+            self.run(*order, "--replicas", "--json")
+            [one] = json.loads(capsys.readouterr().out)["series"]
+            means.append(one["mean_of_all"])
+        assert means == pytest.approx([expected] * 2)
+
     @pytest.mark.parametrize("title", ["T", "T (K)", "tps", "t (ps", "t[ns)", "temperature"])
     def test_other_columns_are_not_taken_as_the_time(self, title, tmp_path, capsys):
         path = tmp_path / "a.csv"

@@ -373,6 +373,25 @@ def with_series(replicas, change):
         )
 
 
+def test_angles_are_angles_in_all_groups():
+    """Angles pass from 180° to -180° in one replica of the second group only."""
+    rng = np.random.default_rng(5)
+    asked = {"gyration": {"select": "all"}}
+    groups = {"a": [140, 140], "b": [140, 180]}
+    replicas = Replicas(
+        {name: [Battery(asked, in_memory(rng, 5.0)) for _ in of] for name, of in groups.items()}
+    ).run()
+    for (group, k, _), analysis in replicas.analyses.items():
+        table = analysis.results.table
+        angles = groups[group][k - 1] + 8 * rng.standard_normal(600)
+        columns = {"time (ps)": 2.0 * np.arange(600), "φ (°)": (angles + 180) % 360 - 180}
+        table = replace(table, columns=columns, y={"φ (°)": "φ"}, y_label="φ (°)")
+        analysis.results = Results(table=table, provenance=analysis.results.provenance)
+    found = replicas.verdicts("gyration")["φ (°)"]
+    assert {group: one.kind for group, one in found.items()} == {"a": "angle", "b": "angle"}
+    assert found["b"].found.mean_of_all == pytest.approx(160, abs=1)
+
+
 def test_rows_of_all_tables_are_chosen_by_one_rule(tmp_path, capsys):
     """Each series has values and times that are not finite, and repeated times.
 

@@ -379,10 +379,12 @@ class Replicas:
         """
         if name not in self._verdicts:
             found: dict[str, dict[str, SeriesVerdict]] = {}
-            for group, of_group in self.tables(name).items():
+            tables = self.tables(name)
+            every = [one for one in chain.from_iterable(tables.values()) if one is not None]
+            for group, of_group in tables.items():
                 numbered = zip(self.numbers[group], of_group, strict=True)
                 known = {f"{k}": one for k, one in numbered if one is not None}
-                for title, one in verdicts_of_replicas(known).items():
+                for title, one in verdicts_of_replicas(known, every).items():
                     found.setdefault(title, {})[group] = one
             self._verdicts[name] = found
         return self._verdicts[name]

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -304,6 +304,16 @@ def kind_of_series(table: Table, title: str) -> Kind:
     return "angle" if name_and_unit(title)[1] == "°" else "states"
 
 
+def common_kind(tables: Iterable[Table], title: str) -> Kind:
+    """Return the meaning of a column that several tables have.
+
+    Angles of one replica may pass from one end of their range to the other, and those of another
+    replica not: all are angles.
+    """
+    kinds = {kind_of_series(one, title) for one in tables}
+    return "angle" if "angle" in kinds else "states" if "states" in kinds else "linear"
+
+
 def _turns(table: Table, title: str) -> bool:
     """True for a column of degrees that passes from one end of its range to the other."""
     values = np.asarray(table.columns[title])
@@ -378,7 +388,7 @@ def replica_verdict(
     `ValueError` if the times of a table decrease.
     """
     first = next(iter(tables.values()))
-    kind = kind or kind_of_series(first, title)
+    kind = kind or common_kind(tables.values(), title)
     values = [np.asarray(one.columns[title]) for one in tables.values()]
     found = assess(
         np.concatenate(values),
@@ -398,9 +408,12 @@ def equilibrated_mean(verdict: SeriesVerdict) -> ReplicaMean:
     return mean_of_replicas(means if verdict.found.verdict != DRIFTING else [np.nan] * len(means))
 
 
-def verdicts_of_replicas(tables: Mapping[str, Table]) -> dict[str, SeriesVerdict]:
+def verdicts_of_replicas(
+    tables: Mapping[str, Table], others: Iterable[Table] = ()
+) -> dict[str, SeriesVerdict]:
     """Assess the series that all tables of replicas have; none if there are very many.
 
+    A series has one meaning in these tables and in `others`, which are those of other groups.
     Empty for tables whose rows are no frames in order.
     """
     if not tables or not all(one.in_order for one in tables.values()):
@@ -412,7 +425,12 @@ def verdicts_of_replicas(tables: Mapping[str, Table]) -> dict[str, SeriesVerdict
     ]
     if len(titles) > MOST_SERIES:
         return {}
-    return {title: replica_verdict(tables, title) for title in titles}
+    every = [*tables.values(), *others]
+    found = {}
+    for title in titles:
+        kind = common_kind([one for one in every if title in one.columns], title)
+        found[title] = replica_verdict(tables, title, kind=kind)
+    return found
 
 
 def place_out_of_order(table: Table) -> str:
