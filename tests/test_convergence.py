@@ -20,6 +20,7 @@ from paceline.analysis.replica_diagnostics import effective_size, rank_normalise
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.table_verdicts import count_verdicts, replica_verdict, table_verdicts
+from paceline.analysis.uncertainty import mean_of_series
 
 N = 2000
 
@@ -279,6 +280,26 @@ class TestUnevenTimes:
         found = paceline.convergence(series, times)
         assert (found.mean, found.interval) == (wanted.mean, wanted.interval)
         assert found.n_values == wanted.n_values == N - 3
+
+    def test_missing_values_do_not_make_times_uneven(self):
+        times, series = np.arange(1000.0), autoregressive(3, 1000)
+        is_missing = (times > 500) & (times % 10 != 0)
+        for odd in (np.nan, np.inf):
+            damaged = np.where(is_missing, odd, series)
+            found = paceline.convergence(damaged, times)
+            assert found.mean_of_all == pytest.approx(series[~is_missing].mean())
+            assert found.interval == paceline.convergence(series[~is_missing]).interval
+            assert not any("equally spaced" in reason for reason in found.reasons)
+            mean = mean_of_series(damaged, times)
+            assert not mean.by_time
+            assert mean.mean == pytest.approx(series[~is_missing].mean())
+        # Rows that are strongly uneven are weighted by time, with missing values, too.
+        times = self.IN_TWO_STEPS
+        damaged = np.where(times < 10_000, 1.0, 3.0) + 0.01 * autoregressive(3, len(times))
+        damaged[::5] = np.nan
+        found = paceline.convergence(damaged, times)
+        assert self.NOTE in found.reasons
+        assert found.mean_of_all == pytest.approx(2, abs=0.02)
 
     def test_only_short_lived_values_differ(self):
         found = paceline.convergence(np.r_[1.0, 2.0, np.zeros(N - 2)], LOGARITHMIC)

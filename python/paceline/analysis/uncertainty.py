@@ -182,7 +182,8 @@ def used_rows(values: np.ndarray, times: np.ndarray | None) -> UsedRows:
     """Choose the rows of a series for its mean, its error, its start and its verdict.
 
     These are the rows with a finite value and a finite time. Of rows at the same time, the first
-    one is used, unless times decrease somewhere. See also `rows_at_equal_times`.
+    one is used, unless times decrease somewhere. Times are strongly uneven only if those of all
+    rows are, also of rows without a value; see `rows_at_equal_times`.
     """
     known = np.isfinite(values)
     if times is None:
@@ -192,16 +193,19 @@ def used_rows(values: np.ndarray, times: np.ndarray | None) -> UsedRows:
     notes = _left_out(~timed, "without a time")
     notes += _left_out(timed & ~known, "NaN or infinite")
     rows = np.flatnonzero(known & timed)
-    steps = np.diff(times[timed])
+    distinct = times[timed]
+    steps = np.diff(distinct)
     if np.all(steps >= 0):
         is_again = np.diff(times[rows], prepend=-np.inf) == 0
         notes += _left_out(is_again, "at the time of the value before")
-        rows, steps = rows[~is_again], steps[steps > 0]
+        rows = rows[~is_again]
+        distinct, steps = np.unique(distinct), steps[steps > 0]
     known = np.zeros(len(times), dtype=bool)
     known[rows] = True
     step = float(np.ptp(times[rows])) / (len(rows) - 1) if len(rows) > 1 else 1.0
     at = rows_at_equal_times(times[rows])
-    if at is not None:
+    # Missing values do not make the times of frames uneven.
+    if at is not None and rows_at_equal_times(distinct) is not None:
         return UsedRows(known, rows[at], True, step, (*notes, BY_TIME))
     if len(steps) and np.ptp(steps) > UNEVEN * steps.max():
         notes += ("times are not equally spaced: values count as equally spaced",)
@@ -237,7 +241,7 @@ def mean_of_series(
         Times in any unit. If they are strongly uneven, such as logarithmic ones, the series is
         represented at as many equally spaced times, each by the value nearest in time. Values at
         the time of the value before, such as where a run was continued, and values without a time
-        are left out.
+        are left out. Missing values do not make times uneven.
     blocks : bool
         Also estimate the error by block averaging, which takes most of the time; otherwise NaN.
 
