@@ -1372,6 +1372,60 @@ class TestTheCommand:
         self.run(str(counts), status=2)
         assert f"{counts}: expected time series" in capsys.readouterr().err
 
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            (
+                "time (ps),x (Å)\n0,1\n20,2\n10,3\n30,1\n",
+                "in time: row 3 has time (ps) 10 after 20",
+            ),
+            (
+                "frame,donor,d (Å)\n0,A,1\n0,B,2\n1,A,3\n1,B,4\n",
+                "row 2 has frame 0 after 0: sort the rows",
+            ),
+            ("time (ps),name\n0,a\n1,b\n", "'name' is text: --kind states assesses it"),
+            ("time (ps),x (Å)\n", "expected a row of titles and rows of numbers, found none"),
+            ("3,4\n2,5\n1,6\n", "without titles, the first column would be the time"),
+            ("time (ps),y (Å)\n0,1\n1,2\n", "left out: it has no series 'Rg'; it has y"),
+            (
+                "analysis,replica,frames,mean\nrg,1,98,2.5\nrg,2,98,2.6\n",
+                "its rows are not frames in time",
+            ),
+            (
+                "analysis,replica,frames,mean\nrg,1,98,2.5\nrg,2,99,2.6\n",
+                "its rows are not frames in time",
+            ),
+            ("frames,Rg\n98,2.5\n98,2.6\n", "its rows are not frames in time"),
+        ],
+        ids=["order", "rows", "text", "titles", "untitled", "choice", "counts", "more", "first"],
+    )
+    def test_a_table_that_is_no_series_keeps_no_other_from_its_verdict(
+        self, text, reason, tables, tmp_path, capsys
+    ):
+        path = tmp_path / "other.csv"
+        path.write_text(text, encoding="utf-8")
+        choice = ["--y", "Rg"] if "y (Å)" in text else []
+        self.run(tables[0], *choice)
+        expected = capsys.readouterr().out
+        self.run(str(path), tables[0], *choice, "--plot", str(tmp_path / "a.svg"))
+        out, err = capsys.readouterr()
+        assert out == expected
+        assert f"{path} is left out: " in err
+        assert reason in err
+        assert (tmp_path / "a.svg").exists()
+        # Alone, or as a replica, it is refused.
+        for others in ([], [tables[0], "--replicas"]):
+            self.run(str(path), *others, *choice, status=2)
+            assert f"{path} is left out" not in capsys.readouterr().err
+
+    def test_frames_may_be_the_title_of_numbers_of_frames(self, tmp_path, capsys):
+        path, values = tmp_path / "rg.csv", autoregressive(3)
+        rows = "".join(f"{5 * k},{value}\n" for k, value in enumerate(values))
+        path.write_text(f"#Frames,Rg\n{rows}", encoding="utf-8")
+        self.run(str(path), "--json")
+        [series] = json.loads(capsys.readouterr().out)["series"]
+        assert series["time_title"] == "frame"
+
     def test_a_figure_names_files_by_their_folders(self, tmp_path, capsys):
         paths = []
         for k in (1, 2):

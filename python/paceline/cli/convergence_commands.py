@@ -34,7 +34,7 @@ _UNIT = r"(?i:fs|ps|ns|us|µs|ms)"
 #: Titles of times and frames in tables of other programs, such as "t (ps)", "#Frame", "time[ns]".
 #: "T" is usually a temperature.
 _OTHER_TITLE = re.compile(
-    r"#?\s*(?:(?P<frame>(?i:frames?))|(?i:(?:simulation )?time)|t)"
+    r"#?\s*(?:(?P<frame>(?i:frame(?P<counts>s)?))|(?i:(?:simulation )?time)|t)"
     rf"(?:\s*(?:\[\s*(?P<square>{_UNIT})?\s*\]|\(\s*(?P<round>{_UNIT})?\s*\))"
     rf"|(?:\s*[/_]\s*|\s+)(?P<plain>{_UNIT}))?\s*"
 )
@@ -120,22 +120,35 @@ def run_convergence(args: argparse.Namespace) -> None:
             check_distinct(table, args.plot)
         check_figure_ending(args.plot, style=options.style)
         check_output(args.plot, overwrite=args.overwrite)
-    tables, notes = {}, {}
+    tables, notes, of_tables = {}, {}, {}
     for path in args.tables:
-        saved, assumed = with_times(read_saved(path))
-        if not _is_series(saved):
-            if len(args.tables) == 1 or args.replicas:
+        try:
+            saved, assumed = with_times(read_saved(path))
+            if not _is_series(saved):
                 raise UnsupportedError(f"{path}: expected {TIME_SERIES}")
-            say(f"{path} is left out: its rows are not frames in time")
+            table = _series_of(saved, args)
+            of_tables[path] = [] if args.replicas else _verdicts(path, table, args)
+        except UnsupportedError as error:
+            # Of the tables of a folder, others can be assessed.
+            if len(args.tables) == 1 or args.replicas:
+                raise
+            say(f"{path} is left out: {_reason(error, path)}")
             continue
-        tables[path], notes[path] = _series_of(saved, args), assumed
-        for note in assumed:
+        tables[path], notes[path] = table, assumed
+        hint = "" if args.kind or args.y else _hint_of_texts(saved)
+        for note in (*assumed, *filter(None, [hint])):
             say(f"{path}: {note}")
     if not tables:
         raise UnsupportedError(f"none of {len(args.tables)} tables has {TIME_SERIES}")
     refused = _why_not_drawable([*tables.values()]) if args.plot is not None else ""
-    of_several = _of_replicas if args.replicas else _of_each
-    found = of_several(tables, args, notes)
+    if args.replicas:
+        found = _of_replicas(tables, args, notes)
+    else:
+        found = {
+            _name(path, one.title, tables): _noted(one, notes[path])
+            for path, of_table in of_tables.items()
+            for one in of_table
+        }
     answer = system_verdict({name_and_unit(name)[0]: one for name, one in found.items()})
     if args.json:
         series, written = json_of_verdicts(found), [] if refused else files_of(args.plot)
@@ -152,6 +165,13 @@ def run_convergence(args: argparse.Namespace) -> None:
         drawn = [*tables.values()]
         save_figure(drawn, args.plot, options, overwrite=args.overwrite, verdicts=shown)
         say(f"wrote {args.plot}")
+
+
+def _reason(error: UnsupportedError, path: Path) -> str:
+    """Return the text of an error as a reason, without the name of the table."""
+    text = f"{error}".removeprefix(f"{path}: ")
+    text = text.replace(f"expected {TIME_SERIES}", "its rows are not frames in time")
+    return text if text == (without := text.removeprefix(f"{path} ")) else f"it {without}"
 
 
 def _shown_verdicts(
@@ -201,7 +221,8 @@ def with_times(saved: "SavedTable") -> "tuple[SavedTable, list[str]]":
     if FIGURE in saved.facts or any(_is_usual(title) for title in arrays):
         return saved, []
     for title in arrays:
-        if (known := _OTHER_TITLE.fullmatch(title)) is None:
+        known = _OTHER_TITLE.fullmatch(title)
+        if known is None or (known["counts"] and not _are_numbers_of_frames(arrays, title)):
             continue
         usual = "frame" if known["frame"] else "time"
         unit = known["square"] or known["round"] or known["plain"]
@@ -209,6 +230,13 @@ def with_times(saved: "SavedTable") -> "tuple[SavedTable, list[str]]":
         arrays = {usual if one == title else one: arrays[one] for one in arrays}
         return replace(saved, arrays=arrays), [f"column {title!r} is taken as {usual}"]
     return saved, []
+
+
+def _are_numbers_of_frames(arrays: "Mapping[str, np.ndarray]", title: str) -> bool:
+    """True if a column titled frames has their numbers, and not how many there are."""
+    values = arrays[title]
+    is_first = title == next(iter(arrays))
+    return is_first and values.dtype.kind in "iuf" and bool(np.all(np.diff(values) > 0))
 
 
 def _is_series(saved: "SavedTable") -> bool:
@@ -243,26 +271,26 @@ def _check_different(args: argparse.Namespace) -> None:
 
 
 def _series_of(saved: "SavedTable", args: argparse.Namespace) -> "Table":
-    """Return the series of a table; if columns of text are left out, name the option for them."""
-    from paceline.cli.answer import say
-
-    texts = [title for title, one in saved.arrays.items() if one.dtype.kind == "U"]
+    """Return the series of a table; if it has only columns of text, name the option for them."""
     with_texts = args.kind == "states"
-    hint = f"{saved.path}: {texts[0]!r} is text: --kind states assesses it" if texts else ""
     try:
         table = saved.in_time(args.y or (), texts=with_texts)
     except UnsupportedError:
-        if not texts or with_texts:
+        if with_texts or not (hint := _hint_of_texts(saved)):
             raise
-        raise UnsupportedError(hint) from None
+        raise UnsupportedError(f"{saved.path}: {hint}") from None
     if args.y:
         # The verdict on a series does not depend on the choice of others.
         with suppress(UnsupportedError):
             whole = saved.in_time(texts=with_texts)
             table = replace(table, n_series=whole.n_series)
-    if hint and not args.kind and not args.y:
-        say(hint)
     return table
+
+
+def _hint_of_texts(saved: "SavedTable") -> str:
+    """Name the option for columns of text; empty for a table without any."""
+    texts = (title for title, one in saved.arrays.items() if one.dtype.kind == "U")
+    return next((f"{title!r} is text: --kind states assesses it" for title in texts), "")
 
 
 def _why_not_drawable(tables: "Sequence[Table]") -> str:
@@ -281,19 +309,6 @@ def _why_not_drawable(tables: "Sequence[Table]") -> str:
             if table.columns[title].dtype.kind == "U":
                 return f"column {title!r} is text, which has no figure"
     return ""
-
-
-def _of_each(
-    tables: "Mapping[Path, Table]",
-    args: argparse.Namespace,
-    notes: "Mapping[Path, Sequence[str]]",
-) -> "dict[str, SeriesVerdict]":
-    """Assess each series of each table, by the names of `_name`."""
-    found: dict[str, SeriesVerdict] = {}
-    for path, table in tables.items():
-        for one in _verdicts(path, table, args):
-            found[_name(path, one.title, tables)] = _noted(one, notes[path])
-    return found
 
 
 def _verdicts(path: Path, table: "Table", args: argparse.Namespace) -> "list[SeriesVerdict]":
