@@ -522,6 +522,42 @@ def test_energies_of_replicas_count(tmp_path):
     assert sum("energies is equilibrated from" in one for one in replicas.warnings) == 3
 
 
+def test_energies_of_some_replicas_are_counted(tmp_path):
+    """Only the last replica of a has no energies, only the first of b, and no replica of c has."""
+    rng = np.random.default_rng(3)
+    times = np.arange(0, 1200, 10)
+    groups = {}
+    for group, numbers in {"a": (0, 1), "b": (1, 2), "c": ()}.items():
+        groups[group] = [
+            Battery({"gyration": {"select": "all"}}, in_memory(rng, 5.0)) for _ in "123"
+        ]
+        for k in numbers:
+            values = -5000 + 3 * rng.standard_normal(len(times))
+            rows = "".join(f"{time} {one:.4f}\n" for time, one in zip(times, values, strict=True))
+            path = tmp_path / f"{group}{k}.xvg"
+            axes = '@ xaxis label "Time (ps)"\n@ yaxis label "(kJ/mol)"\n'
+            path.write_text(f'{axes}@ s0 legend "Potential"\n{rows}', "utf-8")
+            groups[group][k].add_energies(path)
+    replicas = Replicas(groups).run()
+    (means,) = replicas.means["energies"].values()
+    assert {group: int(one.n_replicas) for group, one in means.items()} == {"a": 2, "b": 2}
+    remarks = replicas.remarks("energies")
+    assert remarks[:3] == [
+        "a: energies of 2 of 3 replicas.",
+        "b: energies of 2 of 3 replicas.",
+        "c: not computed.",
+    ]
+    # The answers on a and on b are also of the energies.
+    answers = {one[:2]: one for one in replicas.summary() if "equilibrated" in one}
+    for group in ("a:", "b:"):
+        assert "both means are sampled" in answers[group]
+    assert "both means" not in answers["c:"]
+    replicas.save(tmp_path / "o")
+    page = html.unescape((tmp_path / "o" / "index.html").read_text(encoding="utf-8"))
+    assert "b: energies of 2 of 3 replicas." in page
+    assert "b: not computed" not in page
+
+
 def test_energies_in_a_file_are_of_one_trajectory(systems, tmp_path):
     path = tmp_path / "groups.toml"
     text = f'''

@@ -229,7 +229,7 @@ def answers_of_groups(replicas: ShownReplicas, names: Mapping[str, str]) -> list
     for group in replicas.groups:
         found: dict[str, SeriesVerdict] = {}
         for name, title in names.items():
-            table = next(iter(replicas.tables(name).get(group, ())), None)
+            table = next(filter(None, replicas.tables(name).get(group, ())), None)
             if table is None or table.notes or table.no_mean:
                 continue
             of_series = replicas.verdicts(name)
@@ -422,7 +422,13 @@ def _remarks_on_starts(replicas: ShownReplicas, name: str) -> Iterator[str]:
 def remarks_of(replicas: ShownReplicas, name: str) -> list[str]:
     """Describe results that cannot be compared, and results that are not converged."""
     found = []
-    lacking = [group for group, one in replicas.groups.items() if name not in one[0].shown]
+    lacking = []
+    for group, of_group in replicas.groups.items():
+        n_known = sum(name in one.shown for one in of_group)
+        if not n_known:
+            lacking.append(group)
+        elif n_known < len(of_group):
+            found.append(f"{group}: {name} of {n_known} of {len(of_group)} replicas.")
     if lacking:
         found.append(f"{joined(lacking)}: not computed.")
     tables = replicas.tables(name)
@@ -444,7 +450,7 @@ def remarks_of(replicas: ShownReplicas, name: str) -> list[str]:
     ]
     if alike:
         found.append(f"{joined(alike)}: all replicas have the same mean, so there is no interval.")
-    firsts = {group: of_group[0] for group, of_group in tables.items()}
+    firsts = {group: next(filter(None, of_group), None) for group, of_group in tables.items()}
     titles = {group: set(first.y) for group, first in firsts.items() if first is not None}
     for group, own in titles.items() if known[0].is_series and not known[0].no_mean else ():
         if n_alone := len([one for one in own if not all(one in of for of in titles.values())]):
