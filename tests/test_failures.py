@@ -951,7 +951,7 @@ def test_ctrl_c_ends_a_command(backend, adk, tmp_path):
             "out.h5md",
             ("paceline.trajectory.write_h5md", "EncodeInPlace", "compute_block"),
         ),
-        ("validate", "findings.tsv", ("paceline.analysis.validate_files", "_MakeRows", "compute")),
+        ("validate", "findings.tsv", ("paceline.analysis.validate", "_MakeRows", "compute")),
     ],
 )
 def test_ctrl_c_ends_a_command_that_writes(command, name, worker, backend, adk, tmp_path):

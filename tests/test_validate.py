@@ -14,8 +14,8 @@ import pytest
 from helpers import trajectory_bytes
 
 import paceline
-import paceline.analysis.validate_files
-from paceline.analysis.validate_files import ROW, check_frames
+import paceline.analysis.validate
+from paceline.analysis.validate import ROW, check_frames
 from paceline.cli import main
 from paceline.errors import UnsupportedError, WorkerError
 
@@ -445,7 +445,7 @@ def test_plain_floats_that_are_not_finite_are_found(tmp_path):
 def test_every_constant_is_in_the_manual():
     page = (Path(__file__).parents[1] / "docs" / "validating.md").read_text(encoding="utf-8")
     for name in ("CELL_EDGES", "USUAL_REACHES", "NEIGHBOURS", "VOLUME_FACTOR", "GAP"):
-        assert f"{getattr(paceline.analysis.validate_files, name):g}" in page, name
+        assert f"{getattr(paceline.analysis.validate, name):g}" in page, name
 
 
 HEADER = ["file", "frame", "byte", "time (ps)", "verdict", "what"]
@@ -497,7 +497,7 @@ class TestCommand:
 
     @pytest.mark.parametrize("kind", [TypeError, MemoryError, OSError, WorkerError])
     def test_whatever_one_file_raises_the_others_are_judged(self, kind, run, tmp_path, monkeypatch):
-        sound = paceline.analysis.validate_files.validate
+        sound = paceline.analysis.validate.validate
 
         def validate(path, **options):
             if path.endswith("a.xtc"):
@@ -507,7 +507,7 @@ class TestCommand:
         frames = positions()
         frames[7, 3] = np.nan
         paths = [tmp_path / "a.xtc", write(tmp_path / "b.dcd", frames)]
-        monkeypatch.setattr(paceline.analysis.validate_files, "validate", validate)
+        monkeypatch.setattr(paceline.analysis.validate, "validate", validate)
         status, table, _ = run(*paths, "--n-workers", 1)
         assert status == 1
         assert [row[:2] for row in table[1:]] == [[str(paths[0]), "-"], [str(paths[1]), "7"]]

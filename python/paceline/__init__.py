@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from paceline.analysis.survey import survey
     from paceline.analysis.survey_tables import open_survey
     from paceline.analysis.training_batches import FrameBatches
-    from paceline.analysis.validate_files import validate
+    from paceline.analysis.validate import validate
     from paceline.contract.plan import balanced_slices
     from paceline.live_runner import live
     from paceline.mdanalysis.dask_array import dask_array
@@ -99,7 +99,7 @@ _HOMES = {
     "split": "paceline.split_join",
     "survey": "paceline.analysis.survey",
     "unregister": "paceline.mdanalysis.registration",
-    "validate": "paceline.analysis.validate_files",
+    "validate": "paceline.analysis.validate",
 }
 
 

@@ -48,7 +48,7 @@ from paceline.errors import UnsupportedError
 from paceline.performance.number_format import amount, many
 
 if TYPE_CHECKING:
-    from paceline.analysis.validate_files import Finding, Verdict
+    from paceline.analysis.validate import Finding, Verdict
     from paceline.cli.info import Fact
     from paceline.cli.json_output_schema import (
         FileFinding,
@@ -338,7 +338,7 @@ def add_validate(commands: Commands) -> CommandParser:
 
 def run_validate(args: argparse.Namespace) -> int:
     """Run the command; the exit status is 1 if a file has errors."""
-    from paceline.analysis.validate_files import check_decodable
+    from paceline.analysis.validate import check_decodable
     from paceline.trajectory.open import files_named
 
     paths = [path for name in args.trajectory for path in files_named(name)]
@@ -395,7 +395,7 @@ def _in_json(verdict: "Verdict") -> "ValidatedFile":
 
 def _verdict_of(path: str, args: argparse.Namespace, atoms: Any) -> "Verdict":
     """Validate a file; an exception becomes a finding, so that the next file is still checked."""
-    from paceline.analysis.validate_files import Finding, Verdict, validate
+    from paceline.analysis.validate import Finding, Verdict, validate
     from paceline.hdf5.trajectory import Hdf5Options
     from paceline.trajectory.open import open_file
 

@@ -118,7 +118,7 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
 
 def _check_not_of_mdanalysis(path: str) -> None:
     """Raise `UnsupportedError` if MDAnalysis, not paceline, reads files with this extension."""
-    from paceline.analysis.validate_files import reader_of_mdanalysis
+    from paceline.analysis.validate import reader_of_mdanalysis
 
     if reader := reader_of_mdanalysis(path):
         raise UnsupportedError(
