@@ -13,10 +13,11 @@ from MDAnalysis.analysis.data.filenames import Rama_ref
 
 from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.figure_text_layout import shortened_to
-from paceline.analysis.figures import NOTE_INSIDE, draw, in_time_unit, new_figure
+from paceline.analysis.figures import NOTE_INSIDE, ShownVerdicts, draw, in_time_unit, new_figure
 from paceline.analysis.replica_figures import Profile, draw_profile
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, States, Table
+from paceline.analysis.table_verdicts import replica_verdict
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import UNITS_BY_LENGTH
 from paceline.errors import PacelineWarning, UnsupportedError
@@ -42,6 +43,20 @@ def drawn(table, figsize=(3.5, 2.6), **options):
         axes = draw(table, figure.subplots(), FigureOptions(**options))
         figure.draw_without_rendering()
     return axes
+
+
+def of_replicas(x_title, abscissas, columns, title="Rg (Å)", kind=None):
+    """Draw the series of replicas with the verdict between them; return axes and verdict."""
+    tables = [
+        Table({x_title: x, title: values}, x_title, {title: title.split(" ", maxsplit=1)[0]}, title)
+        for x, values in zip(abscissas, columns, strict=True)
+    ]
+    named = {str(k): table for k, table in enumerate(tables)}
+    verdict = replica_verdict(named, title, kind=kind)
+    figure = Figure()
+    axes = draw(tables, figure.subplots(), None, ShownVerdicts(between={title: verdict}))
+    figure.draw_without_rendering()
+    return axes, verdict
 
 
 def names_of(axes):
@@ -425,3 +440,13 @@ def test_times_in_a_legend_have_the_unit_of_the_axis():
     axes = drawn(series(2, step=1e6, names=names), stats=False)
     assert axes.get_xlabel() == "time (µs)"
     assert " ".join(names_of(axes)[0].split()) == "lifetime 12.0 ± 3.0 µs, to 20 µs, 5 Å²/ps"
+
+
+def test_populations_of_states_are_not_drawn_on_the_axis_of_states():
+    states = np.random.default_rng(1).integers(10, 14, (3, 600))
+    axes, verdict = of_replicas("time (ps)", [np.arange(600.0)] * 3, states, "cluster", "states")
+    assert 0.2 < verdict.found.mean < 0.3
+    drawn_values = np.concatenate([line.get_ydata() for line in axes.lines])
+    assert drawn_values.min() == 10
+    assert axes.get_ylim()[0] > 9
+    assert "3 replicas: population of state 1" in " ".join(names_of(axes)[-1].split())

@@ -494,8 +494,9 @@ def _in_legend(verdict: SeriesVerdict, start: float, x_label: str) -> str:
 
 
 def _draw_mean(verdict: SeriesVerdict, ax: "Axes", start: float, end: float) -> "Line2D":
-    """Draw the mean of replicas from their start on; nothing if one drifts."""
-    known = verdict.found.verdict != DRIFTING and np.isfinite([start, end]).all()
+    """Draw the mean of replicas from their start on; nothing for populations, or if one drifts."""
+    is_mean = verdict.kind != "states" and verdict.found.verdict != DRIFTING
+    known = is_mean and np.isfinite([start, end]).all()
     ends = [start, end] if known else []
     means = [verdict.found.mean] * len(ends)
     style = "--" if known else "none"
