@@ -450,3 +450,25 @@ def test_populations_of_states_are_not_drawn_on_the_axis_of_states():
     assert drawn_values.min() == 10
     assert axes.get_ylim()[0] > 9
     assert "3 replicas: population of state 1" in " ".join(names_of(axes)[-1].split())
+
+
+@pytest.mark.parametrize("row", [50, -1])
+def test_an_infinite_time_changes_neither_the_unit_nor_the_shade(row):
+    times = np.arange(2000) * 10.0
+    decay = 9 * np.exp(-np.arange(2000) / 20) + np.random.default_rng(1).normal(size=2000)
+    times[row] = np.inf
+    assert in_time_unit("time (ps)", [times])[0] == "time (ns)"
+    for values in (decay, 0.01 * times.clip(max=2e4)):
+        table = Table({"time (ps)": times, "Rg (Å)": values}, "time (ps)", {"Rg (Å)": "Rg"}, "Rg")
+        axes = drawn(table)
+        assert axes.get_xlabel() == "time (ns)"
+        [shade] = axes.patches
+        assert shade.get_x() == 0
+        end = times[np.isfinite(times)].max() / 1000
+        if values is decay:
+            assert 0 < shade.get_width() < 5
+        else:
+            assert "drifting" in names_of(axes)[0]
+            assert shade.get_width() == pytest.approx(end)
+    axes, _ = of_replicas("time (ps)", [times, times], [decay, np.roll(decay, -1)])
+    assert axes.lines[-1].get_xdata()[-1] == pytest.approx(end)  # the mean of replicas

@@ -288,11 +288,17 @@ def in_time_unit(
     if of_label != "ps":
         return label, list(values)
     if unit is None:
-        longest = max(np.nanmax(np.abs(one), initial=0.0) for one in values)
-        unit = readable_unit(longest)
+        unit = readable_unit(max(0.0, finite_range([np.abs(one) for one in values])[1]))
     if TIME_UNITS[unit] == 1:
         return label, list(values)
     return f"{name} ({unit.replace('u', 'µ')})", [one / TIME_UNITS[unit] for one in values]
+
+
+def finite_range(values: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Return the smallest and the largest finite value; inf and -inf if there are none."""
+    known = np.concatenate([np.ravel(one).astype(float) for one in values])
+    known = known[np.isfinite(known)]
+    return float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
 
 
 def times_in_unit(text: str, label: str) -> str:
@@ -335,17 +341,16 @@ def _draw_columns(
     series = _series_of(tables, abscissas, options, x_label, verdicts)
     artists: list[Artist | ErrorbarContainer] = [_draw_series(one, ax) for one in series]
     names = [one.name for one in series]
+    begin, end = finite_range(abscissas)
     between = verdicts.between if verdicts is not None and options.stats else {}
     for title in (one for one in first.y if one in between):
         one = between[title]
-        end = max(np.nanmax(x, initial=-np.inf) for x in abscissas)
         since = _start_on_axis(one, np.array([end]), x_label)
         artists.append(_draw_mean(one, ax, since, end))
         of = f", {first.y[title]}" if len(first.y) > 1 else ""
         n_replicas = many(len(one.found.replica_means), "replica")
         names.append(f"{n_replicas}{of}: {_in_legend(one, since, x_label)}")
     start = max(one.start for one in series)
-    begin = min(np.nanmin(x.astype(float), initial=np.inf) for x in abscissas)
     if start > begin:
         shade = ax.axvspan(begin, start, color="0.88", linewidth=0, zorder=0)
         artists.append(shade)
@@ -481,7 +486,7 @@ def _start_on_axis(verdict: SeriesVerdict, x: np.ndarray, x_label: str) -> float
     A series that drifts has no equilibrated part. Without a value, there is no start.
     """
     if verdict.found.verdict == DRIFTING:
-        return float(np.nanmax(x, initial=-np.inf))
+        return finite_range([x])[1]
     start = np.array([verdict.found.equilibrated_at])
     _, (start,) = in_time_unit(verdict.x_title, [start], name_and_unit(x_label)[1])
     return float(np.nan_to_num(start[0], nan=-np.inf))
