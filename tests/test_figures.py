@@ -472,3 +472,20 @@ def test_an_infinite_time_changes_neither_the_unit_nor_the_shade(row):
             assert shade.get_width() == pytest.approx(end)
     axes, _ = of_replicas("time (ps)", [times, times], [decay, np.roll(decay, -1)])
     assert axes.lines[-1].get_xdata()[-1] == pytest.approx(end)  # the mean of replicas
+
+
+def test_starts_of_replicas_that_begin_at_different_times_are_not_shaded():
+    rng = np.random.default_rng(1)
+    times = np.arange(600) * 10.0
+    stationary = 18 + rng.normal(size=(2, 600))
+    decaying = stationary + 9 * np.exp(-np.arange(600) / 20)
+    for values in (stationary, decaying):
+        axes, verdict = of_replicas("time (ps)", [times + 10_000, times], values)
+        assert bool(verdict.found.equilibrated_from) == (values is decaying)
+        assert not axes.patches
+        assert "not equilibrated" not in names_of(axes)
+        np.testing.assert_allclose(axes.lines[-1].get_xdata(), [0, 15.99])
+        axes, verdict = of_replicas("time (ps)", [times + 10_000, times + 10_000], values)
+        assert len(axes.patches) == (values is decaying)
+        since = max(10_000, verdict.found.equilibrated_at) / 1000
+        np.testing.assert_allclose(axes.lines[-1].get_xdata(), [since, 15.99])

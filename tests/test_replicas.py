@@ -301,6 +301,9 @@ def test_figures_of_replicas_shade_the_latest_start(tmp_path):
     assert verdict.found.equilibrated_at > 100
     (shade,) = replicas.figures("gyration")[""].axes[0].patches
     assert shade.get_x() + shade.get_width() == pytest.approx(verdict.found.equilibrated_at)
+    # A start cannot be compared with the times of a replica that begins elsewhere.
+    with_series(replicas, lambda group, k, times, values: (times + 5000 * (k == 1), values))
+    assert not replicas.figures("gyration")[""].axes[0].patches
     replicas.run(frames=[*range(599, -1, -1)])
     assert replicas.verdicts("gyration") == {}
 

@@ -24,7 +24,7 @@ from paceline.analysis.figure_text_layout import (
     write_in_full,
 )
 from paceline.analysis.series_verdict import DRIFTING
-from paceline.analysis.table import Image, States, Table, name_and_unit
+from paceline.analysis.table import Image, States, Table, name_and_unit, rounding_of
 from paceline.analysis.table_verdicts import SeriesVerdict, kind_of_series, verdicts_with_angles
 from paceline.analysis.uncertainty import with_error
 from paceline.contract.figure_options import FigureOptions
@@ -301,6 +301,15 @@ def finite_range(values: Sequence[np.ndarray]) -> tuple[float, float]:
     return float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
 
 
+def begin_together(times: Sequence[np.ndarray]) -> bool:
+    """True if the first finite times, or frames, of all tables are equal within rounding.
+
+    The start of one replica cannot be compared with the times of others that begin elsewhere.
+    """
+    firsts = [finite_range([one])[0] for one in times if np.isfinite(one.astype(float)).any()]
+    return not firsts or max(firsts) - min(firsts) <= rounding_of(np.concatenate(times))
+
+
 def times_in_unit(text: str, label: str) -> str:
     """Convert times (ps) within a text to the unit in the label of an axis.
 
@@ -342,15 +351,16 @@ def _draw_columns(
     artists: list[Artist | ErrorbarContainer] = [_draw_series(one, ax) for one in series]
     names = [one.name for one in series]
     begin, end = finite_range(abscissas)
+    is_common = begin_together(abscissas)
     between = verdicts.between if verdicts is not None and options.stats else {}
     for title in (one for one in first.y if one in between):
         one = between[title]
         since = _start_on_axis(one, np.array([end]), x_label)
-        artists.append(_draw_mean(one, ax, since, end))
+        artists.append(_draw_mean(one, ax, max(begin, since) if is_common else begin, end))
         of = f", {first.y[title]}" if len(first.y) > 1 else ""
         n_replicas = many(len(one.found.replica_means), "replica")
         names.append(f"{n_replicas}{of}: {_in_legend(one, since, x_label)}")
-    start = max(one.start for one in series)
+    start = max(one.start for one in series) if is_common else -np.inf
     if start > begin:
         shade = ax.axvspan(begin, start, color="0.88", linewidth=0, zorder=0)
         artists.append(shade)
@@ -483,10 +493,13 @@ def _series_of(
 def _start_on_axis(verdict: SeriesVerdict, x: np.ndarray, x_label: str) -> float:
     """Return the start of the equilibrated part in the unit of an axis; the end if there is none.
 
-    A series that drifts has no equilibrated part. Without a value, there is no start.
+    A series that drifts has no equilibrated part. A series without a value, or one that is
+    equilibrated from its first value on, has no start.
     """
     if verdict.found.verdict == DRIFTING:
         return finite_range([x])[1]
+    if not verdict.found.equilibrated_from:
+        return -np.inf
     start = np.array([verdict.found.equilibrated_at])
     _, (start,) = in_time_unit(verdict.x_title, [start], name_and_unit(x_label)[1])
     return float(np.nan_to_num(start[0], nan=-np.inf))

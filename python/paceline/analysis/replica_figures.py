@@ -14,6 +14,7 @@ from paceline.analysis.figures import (
     MOST_BARS,
     NAMED,
     WINDOWS,
+    begin_together,
     draw,
     draw_reference,
     find_gaps,
@@ -280,13 +281,15 @@ def draw_series(
 ) -> "Figure":
     """Draw all replicas against time, and to the right means of replicas and of groups.
 
-    Times before the latest start of an equilibrated part are shaded; all, if a replica drifts.
+    Times before the latest start of an equilibrated part are shaded; all, if a replica drifts; none
+    if replicas begin at different times.
     """
     titles = list(means)[:NAMED]
     figure, axes = _panels(len(titles), width, ncols=2, width_ratios=[4, 1])
     unit = options.time_unit or _time_unit([*filter(None, chain.from_iterable(tables.values()))])
     for (ax, beside), title in zip(axes, titles, strict=True):
         of_groups, abscissa = verdicts.get(title, {}) if options.stats else {}, ""
+        times = []
         for number, (group, of_group) in enumerate(tables.items()):
             if group not in means[title]:
                 continue
@@ -300,6 +303,7 @@ def draw_series(
                     continue
                 abscissa = table.abscissa
                 x_label, (x,) = in_time_unit(abscissa, [table.columns[abscissa]], unit)
+                times.append(x)
                 values = np.asarray(table.columns[title], dtype=float)
                 if len(x) >= MANY_POINTS:
                     values = running_mean(values, len(x) // WINDOWS | 1)
@@ -314,12 +318,13 @@ def draw_series(
             interval = np.nan_to_num(mean.interval)
             bar = {"color": "black" if heading is not None else colour, "capsize": 2, "fmt": "_"}
             beside.errorbar([number + 0.15], [mean.mean], [interval], **bar)
-        starts = np.array([one.found.equilibrated_at for one in of_groups.values()])
+        found = [one.found for one in of_groups.values()]
+        starts = np.array([one.equilibrated_at for one in found if one.equilibrated_from])
         _, (starts,) = in_time_unit(abscissa, [starts], unit)
         begin, end = ax.get_xlim()
-        drifts = any(one.found.verdict == DRIFTING for one in of_groups.values())
+        drifts = any(one.verdict == DRIFTING for one in found)
         last = end if drifts else np.nanmax(starts, initial=-np.inf)
-        if last > begin:
+        if last > begin and begin_together(times):
             shade = {"color": "0.88", "linewidth": 0, "zorder": 0, "label": "not equilibrated"}
             ax.axvspan(begin, last, **shade)
         ax.set_ylabel(title)
