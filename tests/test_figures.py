@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import re
 
 import matplotlib as mpl
 import numpy as np
@@ -17,7 +18,7 @@ from paceline.analysis.figures import NOTE_INSIDE, ShownVerdicts, draw, in_time_
 from paceline.analysis.replica_figures import Profile, draw_profile
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, States, Table
-from paceline.analysis.table_verdicts import replica_verdict
+from paceline.analysis.table_verdicts import replica_verdict, table_verdicts
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import UNITS_BY_LENGTH
 from paceline.errors import PacelineWarning, UnsupportedError
@@ -489,3 +490,32 @@ def test_starts_of_replicas_that_begin_at_different_times_are_not_shaded():
         assert len(axes.patches) == (values is decaying)
         since = max(10_000, verdict.found.equilibrated_at) / 1000
         np.testing.assert_allclose(axes.lines[-1].get_xdata(), [since, 15.99])
+
+
+@pytest.mark.parametrize(
+    ("x_title", "unit", "first", "step", "expected"),
+    [
+        ("frame", None, 5_000_000, 1, r"frame 5,000,0\d\d"),
+        ("step", None, 5_000_000, 500, r"step 5,0\d\d,\d00"),
+        ("frame", None, 0, 1, r"frame \d\d"),
+        ("time (ps)", None, 5_000_000, 1, r"5\.0000\d\d? µs"),
+        ("time (ps)", "ps", 5_000_000, 1, r"50000\d\d ps"),
+        ("time (ps)", None, 0, 10, r"0\.\d\d? ns"),
+        ("time (ps)", "us", 0, 10, r"0\.000\d\d? µs"),
+        ("time (ns)", None, 5_000_000, 1, r"5,000,0\d\d ns"),
+    ],
+)
+def test_starts_in_legends_have_all_digits_that_distinguish_frames(
+    x_title, unit, first, step, expected
+):
+    n = 1000
+    values = np.random.default_rng(1).normal(size=n) + 9 * np.exp(-np.arange(n) / 20)
+    columns = {x_title: first + step * np.arange(n), "Rg (Å)": values}
+    table = Table(columns, x_title, {"Rg (Å)": "Rg"}, "Rg (Å)")
+    text = " ".join(names_of(drawn(table, figsize=(8, 4), time_unit=unit))[0].split())
+    assert re.search(rf"from {expected} on", text), text
+    start = float(re.search(r"([\d.,]+)[^\d]* on$", text)[1].replace(",", ""))
+    if x_title == "time (ps)":
+        start *= {"ps": 1, "ns": 1e3, "µs": 1e6}[text.split()[-2]]
+    at = table_verdicts(table)["Rg (Å)"].found.equilibrated_at
+    assert start == pytest.approx(at, abs=step / 2)

@@ -25,7 +25,12 @@ from paceline.analysis.figure_text_layout import (
 )
 from paceline.analysis.series_verdict import DRIFTING
 from paceline.analysis.table import Image, States, Table, name_and_unit, rounding_of
-from paceline.analysis.table_verdicts import SeriesVerdict, kind_of_series, verdicts_with_angles
+from paceline.analysis.table_verdicts import (
+    MOST_DIGITS,
+    SeriesVerdict,
+    kind_of_series,
+    verdicts_with_angles,
+)
 from paceline.analysis.uncertainty import with_error
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import TIME_UNITS, readable_unit
@@ -359,7 +364,7 @@ def _draw_columns(
         artists.append(_draw_mean(one, ax, max(begin, since) if is_common else begin, end))
         of = f", {first.y[title]}" if len(first.y) > 1 else ""
         n_replicas = many(len(one.found.replica_means), "replica")
-        names.append(f"{n_replicas}{of}: {_in_legend(one, since, x_label)}")
+        names.append(f"{n_replicas}{of}: {_in_legend(one, x_label)}")
     start = max(one.start for one in series) if is_common else -np.inf
     if start > begin:
         shade = ax.axvspan(begin, start, color="0.88", linewidth=0, zorder=0)
@@ -471,7 +476,7 @@ def _series_of(
             if title in assessed:
                 start = _start_on_axis(assessed[title], x, x_label)
                 if n_series <= NAMED and is_alone:
-                    name = f"{name}, {_in_legend(assessed[title], start, x_label)}"
+                    name = f"{name}, {_in_legend(assessed[title], x_label)}"
             band = table.limits_of(title)
             one = Series(x, table.columns[title], name, points, window, band, start=start)
             one = replace(one, is_described=name != own_name)
@@ -505,10 +510,15 @@ def _start_on_axis(verdict: SeriesVerdict, x: np.ndarray, x_label: str) -> float
     return float(np.nan_to_num(start[0], nan=-np.inf))
 
 
-def _in_legend(verdict: SeriesVerdict, start: float, x_label: str) -> str:
+def _in_legend(verdict: SeriesVerdict, x_label: str) -> str:
     """Describe a verdict in a legend, with the start in the unit of the x axis."""
-    name, unit = name_and_unit(x_label)
-    return with_minus(verdict.in_legend(f"{start:.6g} {unit}" if unit else f"{name} {start:.6g}"))
+    since, unit = verdict.start_text, name_and_unit(x_label)[1]
+    number, _, own = since.partition(" ")
+    if own != unit and name_and_unit(verdict.x_title)[1] == "ps" and own in TIME_UNITS:
+        # A power of 10 between units changes no digit.
+        time = float(number) * TIME_UNITS[own] / TIME_UNITS[unit]
+        since = f"{time:.{MOST_DIGITS}g} {unit}"
+    return with_minus(verdict.in_legend(since))
 
 
 def _draw_mean(verdict: SeriesVerdict, ax: "Axes", start: float, end: float) -> "Line2D":
