@@ -519,3 +519,10 @@ def test_starts_in_legends_have_all_digits_that_distinguish_frames(
         start *= {"ps": 1, "ns": 1e3, "µs": 1e6}[text.split()[-2]]
     at = table_verdicts(table)["Rg (Å)"].found.equilibrated_at
     assert start == pytest.approx(at, abs=step / 2)
+
+
+@pytest.mark.parametrize(("unit", "shown"), [("°", "°"), ("deg", " deg"), ("rad", " rad")])
+def test_angles_in_legends_have_the_unit_of_the_table(unit, shown):
+    angles = 170 + np.random.default_rng(1).normal(size=(2, 300))
+    _, verdict = of_replicas("frame", [np.arange(300)] * 2, angles, f"phi ({unit})", "angle")
+    assert re.search(rf"mean 1[\d.]+ ± [\d.]+{shown} \(95 %\)", verdict.in_legend("frame 0"))

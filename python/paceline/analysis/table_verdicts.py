@@ -126,7 +126,7 @@ class SeriesVerdict:
 
         The axis has the unit, except for angles.
         """
-        found, unit = self.found, self.unit.strip(" ") if self.kind == "angle" else ""
+        found, unit = self.found, self.unit if self.kind == "angle" else ""
         if np.isnan(found.mean):
             return "no mean"
         mean, of_all = (
