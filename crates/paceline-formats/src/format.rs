@@ -148,8 +148,8 @@ pub trait FileLayout: Debug + Send + Sync {
     /// Return the number of atoms of a frame; if it varies, that of the first frame.
     fn n_atoms(&self) -> usize;
 
-    /// Return the layout of a frame with another number of atoms, in `size` bytes. `None` if the
-    /// number does not vary, or the bytes are too few for the atoms.
+    /// Return the layout of a frame of `size` bytes with another number of atoms. `None` if the
+    /// format has a fixed number of atoms, or if the bytes are too few for the atoms.
     fn of_frame(&self, _n_atoms: usize, _size: u64) -> Option<Layout> {
         None
     }

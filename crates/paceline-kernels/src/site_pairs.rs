@@ -64,7 +64,7 @@ struct Searched {
     columns: [Vec<u32>; 2],
     /// Index of the first bin of each atom of the first groups.
     first_bins: Vec<usize>,
-    /// Index at which each first group ends.
+    /// For each first group, the end of its atoms in `columns[0]`.
     ends: Vec<usize>,
     /// Numbers of atoms of the first pair of groups.
     sizes: [usize; 2],

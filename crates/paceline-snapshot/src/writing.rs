@@ -150,7 +150,8 @@ impl Mail<'_> {
     }
 }
 
-/// Pack the atoms of a batch that other ranks write, and the atoms that this rank writes.
+/// Pack the atoms of a batch: those for other ranks to write into `packed`, and those that this rank
+/// writes itself into `stayed`.
 fn pack(
     plan: &Plan<'_>,
     outbox: &mut SendSchedule<'_>,

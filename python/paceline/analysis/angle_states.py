@@ -20,7 +20,7 @@ FOLDED_STATES = ("perpendicular", "planar")
 ALL_STATES = (*STATES, *FOLDED_STATES)
 #: Width of a state of an angle with a period of 360°, degrees.
 WIDTH = 120
-#: Range of the folded state "perpendicular", degrees.
+#: Range of the state "perpendicular" of folded angles, whose period is 180°, degrees.
 PERPENDICULAR = (30, 150)
 #: Width of the bins of a histogram, degrees.
 BIN = 5

@@ -147,10 +147,13 @@ def _differ_by_more(error: float, n_blocks: int, of_molecules: float, n_molecule
 
 
 class CurveLimits(NamedTuple):
-    """Limits of the 95 % intervals of an MSD, shape (n_lags, 2), how they are computed, doubts."""
+    """Limits of the 95 % intervals of an MSD."""
 
+    #: Lower and upper limit at each lag time, shape (n_lags, 2).
     limits: np.ndarray
+    #: Description of how the limits are computed.
     method: str
+    #: Warning about the limits; empty without one.
     remark: str
 
 

@@ -474,7 +474,7 @@ class InterRDF(AnalysisBase):
         ]
 
     def _changing_centers(self) -> ChangingCenters | None:
-        """Return the centers for updating groups of compounds; None for other groups."""
+        """Return the centers of compounds whose groups are updated; None without such groups."""
         if self._centers is None or self._found is None:
             return None
         atoms, groups = self.g1.universe.atoms, []

@@ -524,7 +524,7 @@ def _reason(error: BaseException, batch: TaskBatch) -> BaseException:
 
 
 class ThreadsByAddress:
-    """Names of the threads at each of Dask's addresses, derived from the results of the address.
+    """Names of the threads behind each of Dask's addresses, known from the results they returned.
 
     Dask identifies a hanging worker by its address only, whereas blocks name their thread as
     host:process:thread.

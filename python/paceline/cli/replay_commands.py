@@ -622,8 +622,8 @@ class _Repeated:
     def _find_base(self, args: argparse.Namespace, named: Sequence[str]) -> Path:
         """Find the folder in which the names of the command's files are valid.
 
-        The first choice is the folder from which the command's output is this result; then the
-        recorded folder, the folder of the result, and the current one.
+        Folders are tried in this order: one in which the command would write this result; the
+        recorded folder; the folder of the result; and the current folder.
         """
         result, output = self._result.resolve(), vars(args).get("output")
         near = []

@@ -483,7 +483,10 @@ def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
 
 
 def _size_notes(file: "File", samples: bytes, *, is_odd: bool) -> Iterator[str]:
-    """Note that actual and stated size differ; `is_odd` if times or cells are impossible, too."""
+    """Yield notes on a file whose size differs from the stated one.
+
+    `is_odd` is true if its times or cells are impossible, too.
+    """
     size, full_size = file.size, file.full_size
     if full_size is not None:
         yield (

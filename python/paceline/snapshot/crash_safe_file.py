@@ -100,9 +100,9 @@ def _node(change: Change) -> list[Piece]:
         # disk sector, so that one write is enough.
         parts = [(0, after), (after, None)]
     else:
-        # The number of children is written after the children and their keys. Above the leaves, the
-        # key of the first new child already directs readers to that child: the child must be
-        # counted before this key is written.
+        # In a leaf, children and keys are written first, then the number of children. Above the
+        # leaves, the key before the first new child already directs readers to that child: this
+        # one key is written last, when the child is counted.
         keys = before - key if change.new[5] == 0 else before
         parts = [(keys, after), (0, _WORD), (_WORD, keys), (after, None)]
     pieces = ((first, change.old[first:end], change.new[first:end]) for first, end in parts)

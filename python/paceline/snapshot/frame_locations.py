@@ -130,7 +130,7 @@ class AtomBatch(NamedTuple):
     charges: np.ndarray | None
 
     def counted(self, numbering: AtomNumbering) -> Self:
-        """Convert numbers to ids, and remove slots without an atom."""
+        """Convert atom numbers to ids, and remove stored rows that contain no atom."""
         assert self.ids is not None
         ids, there = numbering.ids_of(self.ids)
         if there.all():

@@ -81,7 +81,7 @@ def is_recognised(path: str) -> bool:
 
 
 def with_copies(given: Any) -> Any:
-    """Replace addresses of objects in formats that only MDAnalysis reads by copies.
+    """Download objects in formats that only MDAnalysis reads, and return the paths of the copies.
 
     `given` is a trajectory, or a list of them. Other trajectories are returned unchanged.
     """
