@@ -19,7 +19,7 @@ from paceline import _core
 from paceline._core import choose_writers
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.mdanalysis.reader import Reader
-from paceline.snapshot.local_atoms import cell_of, names_as_bytes
+from paceline.snapshot.atoms_of_rank import cell_of, names_as_bytes
 from paceline.snapshot.options import format_of, given_writers
 from paceline.snapshot.shared_file import Output
 

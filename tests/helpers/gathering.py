@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from paceline.snapshot.local_atoms import LocalAtoms, gather_properties
+from paceline.snapshot.atoms_of_rank import LocalAtoms, gather_properties
 
 
 def peak_of_gathering(n_atoms: int, buffer: int) -> int:

@@ -26,7 +26,7 @@ from paceline.contract.system_interface import Atoms, Frames, Timestep, attribut
 from paceline.contract.worker_parts import PerBlock, Receiver
 from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 from paceline.hdf5.trajectory import EXTENSIONS
-from paceline.trajectory.frame_sequence import Frame
+from paceline.trajectory.frames_without_topology import Frame
 from paceline.trajectory.write_frames import FrameFile, FramesToWrite, Target
 from paceline.trajectory.write_h5md import H5MDFile
 

@@ -1,7 +1,7 @@
 """Type declarations of the MDAnalysis objects and attributes that paceline uses.
 
 MDAnalysis has no type hints. Atoms of files without a topology
-(`paceline.trajectory.frame_sequence`) have only `atoms`, `indices` and `universe`.
+(`paceline.trajectory.frames_without_topology`) have only `atoms`, `indices` and `universe`.
 """
 
 from collections.abc import Iterator, Sequence

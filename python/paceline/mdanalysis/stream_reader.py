@@ -15,7 +15,7 @@ from paceline._util.arguments import positive_number
 from paceline._util.files import check_output
 from paceline.errors import ReadError, UnsupportedError, quiet_warnings, warn
 from paceline.trajectory.file_trajectory import open as open_trajectory
-from paceline.trajectory.frame_sequence import Frame
+from paceline.trajectory.frames_without_topology import Frame
 from paceline.trajectory.imd import ImdStream
 from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
 from paceline.trajectory.tee import TEMPORARY, GrowingFile, KeptFrames, Tee, growing_format

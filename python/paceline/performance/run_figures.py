@@ -32,7 +32,7 @@ from paceline.performance.record import (
     WorkerTiming,
     host_of,
 )
-from paceline.performance.timing_statistics import Report, report_of
+from paceline.performance.time_breakdown import Report, report_of
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -20,7 +20,7 @@ from paceline.contract.source import (
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.trajectory import Hdf5File
-from paceline.snapshot.local_atoms import BATCH
+from paceline.snapshot.atoms_of_rank import BATCH
 from paceline.trajectory.open import open_file
 
 if TYPE_CHECKING:

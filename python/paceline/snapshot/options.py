@@ -18,7 +18,7 @@ from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.snapshot.shared_file import Container, Contents, Heading, Place, Settings
 
 if TYPE_CHECKING:
-    from paceline.snapshot.local_atoms import LocalAtoms
+    from paceline.snapshot.atoms_of_rank import LocalAtoms
 
 METHODS = ("sorted", "serial", "direct", "mpiio")
 #: Options that only some formats support, with their defaults.

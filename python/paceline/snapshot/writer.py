@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from paceline import _core
 from paceline._util.files import naming_file, writing_to
 from paceline.errors import PacelineWarning, UnwritableError
-from paceline.snapshot.local_atoms import (
+from paceline.snapshot.atoms_of_rank import (
     STATIC_PROPERTIES,
     LocalAtoms,
     StaticProperties,

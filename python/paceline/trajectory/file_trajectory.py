@@ -33,7 +33,7 @@ from paceline.trajectory.arrays import (
     refuse_numbers,
 )
 from paceline.trajectory.chain import Chain
-from paceline.trajectory.frame_sequence import FileAtoms, Frame, FrameSequence
+from paceline.trajectory.frames_without_topology import FileAtoms, Frame, FrameSequence
 from paceline.trajectory.open import files_named
 from paceline.trajectory.read_ahead import FieldReader
 
