@@ -13,10 +13,12 @@ from pathlib import Path
 
 import h5py
 import pytest
+from MDAnalysisTests import datafiles
 
 import paceline
 from paceline._util import files
 from paceline._util.journal import Journal
+from paceline.analysis.convert import Write
 from paceline.analysis.rms import RMSD
 from paceline.checkpoint import Checkpoint
 from paceline.cli import main
@@ -162,15 +164,43 @@ def test_a_file_that_a_killed_process_left_is_named(name, tmp_path):
     os.utime(left, (0, os.stat(left).st_mtime - 600))
     files.temporary_name(path).touch()  # a process that runs now may have made it
     words = f"{re.escape(left.name)} of 2.5 MB, last written 10 min ago, is left of a run"
-    with pytest.warns(PacelineWarning, match=words) as warned, files.new_files([path, other]):
-        pass
+    with pytest.warns(PacelineWarning, match=words) as warned:
+        files.warn_of_leftovers([path, other])
     assert len(warned) == 1
-    assert path.exists()
     assert left.exists()
     with warnings.catch_warnings():
         warnings.simplefilter("error", PacelineWarning)
-        with files.new_file(other, overwrite=True):
-            pass
+        files.warn_of_leftovers([other])
+
+
+def _converted(path, output):
+    Write(paceline.open(path).atoms, output, overwrite=True).run(stop=2, backend="serial")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        _converted,
+        lambda path, output: paceline.split(path, 2, output=output),
+        lambda path, output: paceline.join([path, path], output),
+    ],
+    ids=["convert", "split", "join"],
+)
+def test_a_run_names_what_a_killed_run_left(write, tmp_path):
+    output = tmp_path / "out.xtc"
+    for name in (output, tmp_path / "out.000.xtc"):
+        left = files.temporary_name(name)
+        left.touch()
+        os.utime(left, (0, os.stat(left).st_mtime - 600))
+    with pytest.warns(PacelineWarning, match="is left of a run"):
+        write(shutil.copy(datafiles.XTC, tmp_path / "in.xtc"), output)
+
+
+def test_small_files_are_written_without_listing_their_folder(tmp_path, monkeypatch):
+    """Index files of a deposit may lie in one folder: listing it for each takes quadratic time."""
+    monkeypatch.setattr(os, "scandir", lambda *_: pytest.fail("the folder was listed"))
+    with files.new_file(tmp_path / "a.csv"), files.new_files([tmp_path / "b", tmp_path / "c"]):
+        pass
 
 
 WAYS = {

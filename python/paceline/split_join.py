@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from paceline._util.files import check_output, new_files
+from paceline._util.files import check_output, new_files, warn_of_leftovers
 from paceline._util.progress import Progress
 from paceline.backends.mpi import rank_calls
 from paceline.contract.source import FORMATS, REMARK, TrajectoryFile, extents_in
@@ -113,6 +113,7 @@ def split(
     file = _open(trajectory, progress, Hdf5Options(group=group, units=units))
     bounds = _bounds_of(file, n=n, frames=frames, size=size)
     paths = _names_of(file, trajectory if output is None else output, len(bounds) - 1)
+    warn_of_leftovers(paths)
     with new_files(paths, overwrite=overwrite) as temporaries:
         copies: list[Copy] = []
         for (first, stop), path, temporary in zip(
@@ -208,6 +209,7 @@ def join(
     if isinstance(files[0], Hdf5File):
         _check_steps(runs, output)
     _warn_of_times(runs, output)
+    warn_of_leftovers([output])
     with new_files([output], overwrite=overwrite) as [temporary]:
         _copy(_copies(runs, output, temporary), n_workers, progress)
         for file in files:

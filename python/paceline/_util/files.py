@@ -104,7 +104,6 @@ def new_files(
     check_distinct(*paths)
     for path in paths:
         check_output(path, overwrite=overwrite)
-    _warn_of_leftovers(paths)
     made: list[Path] = []
     try:
         for path, name in zip(paths, names or map(temporary_name, paths), strict=True):
@@ -288,10 +287,11 @@ def _temporary_files(
     return found
 
 
-def _warn_of_leftovers(paths: Iterable[str | os.PathLike]) -> None:
+def warn_of_leftovers(paths: Iterable[str | os.PathLike]) -> None:
     """Warn of temporary files that killed processes may have left of these paths.
 
     They are not deleted, since a process of another host, which cannot be seen, may write them.
+    This lists folders, so call it for large files only, which are few and worth the time.
     """
     with contextlib.suppress(OSError):
         for path, entry in _temporary_files(paths):

@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline._core import __version__
-from paceline._util.files import check_distinct, check_output, local_path, saved_together
+from paceline._util.files import (
+    check_distinct,
+    check_output,
+    local_path,
+    saved_together,
+    warn_of_leftovers,
+)
 from paceline._util.machine import current_command
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.results import Results
@@ -230,6 +236,7 @@ class Write(AnalysisBase):
     @contextmanager
     def receiver(self) -> Iterator[Receiver]:
         """Open the file for a run; it appears under its name only if the run succeeds."""
+        warn_of_leftovers(self.outputs)
         with saved_together(), self._target.receiver() as blocks:
             if self._first is None:
                 yield blocks

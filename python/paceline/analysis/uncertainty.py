@@ -199,13 +199,14 @@ def used_rows(values: np.ndarray, times: np.ndarray | None) -> UsedRows:
         is_again = np.diff(times[rows], prepend=-np.inf) == 0
         notes += _left_out(is_again, "at the time of the value before")
         rows = rows[~is_again]
-        distinct, steps = np.unique(distinct), steps[steps > 0]
+        distinct = distinct[np.diff(distinct, prepend=-np.inf) > 0]
+        steps = steps[steps > 0]
     known = np.zeros(len(times), dtype=bool)
     known[rows] = True
     step = float(np.ptp(times[rows])) / (len(rows) - 1) if len(rows) > 1 else 1.0
-    at = rows_at_equal_times(times[rows])
     # Missing values do not make the times of frames uneven.
-    if at is not None and rows_at_equal_times(distinct) is not None:
+    is_uneven = rows_at_equal_times(distinct) is not None
+    if is_uneven and (at := rows_at_equal_times(times[rows])) is not None:
         return UsedRows(known, rows[at], True, step, (*notes, BY_TIME))
     if len(steps) and np.ptp(steps) > UNEVEN * steps.max():
         notes += ("times are not equally spaced: values count as equally spaced",)
