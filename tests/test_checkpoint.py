@@ -853,8 +853,10 @@ def test_a_signal_waits_until_results_are_in_their_place():
 
 def test_ctrl_c_is_delayed_without_a_checkpoint_too():
     reached = []
-    with pytest.raises(KeyboardInterrupt), Stopping.delayed():
-        reached.append(signal.raise_signal(signal.SIGINT))
+    with Stopping([signal.SIGINT]):
+        with pytest.raises(KeyboardInterrupt), Stopping.delayed():
+            reached.append(signal.raise_signal(signal.SIGINT))
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert reached == [None]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

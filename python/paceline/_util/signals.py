@@ -5,7 +5,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, ClassVar, Self
@@ -24,6 +24,7 @@ class Stopping:
     """Context in which SIGTERM raises `Terminated`, and Ctrl-C raises `KeyboardInterrupt` as usual.
 
     The context acts only in the main thread, and only on signals that the program does not handle.
+    `numbers` are the signals that `delayed` can delay; SIGTERM ends the process at once without it.
 
     Examples
     --------
@@ -42,11 +43,12 @@ class Stopping:
     _holding: ClassVar[bool] = False
     _pending: ClassVar[signal.Signals | None] = None
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Sequence[signal.Signals] = tuple(_USUAL)) -> None:
+        self._numbers = numbers
         self._former: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Self:
-        self._former = _handle_by(self._handle)
+        self._former = _handle_by(self._handle, self._numbers)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -55,33 +57,19 @@ class Stopping:
     @staticmethod
     @contextmanager
     def delayed() -> Iterator[None]:
-        """Delay Ctrl-C, and the signals of a context, until the outermost call of this kind ends.
-
-        Outside a context, SIGTERM ends the process at once, as usual.
-        """
+        """Delay the signals until the outermost context of this kind ends."""
         if Stopping._holding:
             yield
             return
-        # Ctrl-C may come at any line: what is to be restored is known before the handler changes,
-        # which does not raise while `_holding` is set.
-        former = _with_usual_handlers([signal.SIGINT])
+        Stopping._pending, Stopping._holding = None, True
         try:
-            for number in former:
-                signal.signal(number, Stopping._handle)
-            Stopping._pending, Stopping._holding = None, True
             yield
         finally:
-            try:
-                pending, Stopping._pending, Stopping._holding = Stopping._pending, None, False
-                _restore(former)
-            except BaseException:
-                _restore(former)
-                raise
-            if pending is not None:
-                _raise(pending)
+            Stopping._holding = False
+            if Stopping._pending is not None:
+                _raise(Stopping._pending)
 
-    @staticmethod
-    def _handle(number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if Stopping._holding:
             Stopping._pending = signal.Signals(number)
         else:
@@ -107,17 +95,13 @@ def _handle_by(
     handler: Any, numbers: Iterable[signal.Signals] = tuple(_USUAL)
 ) -> dict[signal.Signals, Any]:
     """Replace the default signal handlers; return the previous ones."""
-    former = _with_usual_handlers(numbers)
-    for number in former:
-        signal.signal(number, handler)
-    return former
-
-
-def _with_usual_handlers(numbers: Iterable[signal.Signals]) -> dict[signal.Signals, Any]:
-    """Return the default handlers of signals that have these; none outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         return {}
-    return {one: _USUAL[one] for one in numbers if signal.getsignal(one) == _USUAL[one]}
+    return {
+        number: signal.signal(number, handler)
+        for number in numbers
+        if signal.getsignal(number) == _USUAL[number]
+    }
 
 
 def _restore(former: dict[signal.Signals, Any]) -> None:

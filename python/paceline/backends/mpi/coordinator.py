@@ -1,5 +1,6 @@
 """Coordinator, on the first rank: assigns blocks to threads and yields results on arrival."""
 
+import signal
 import time
 from collections.abc import Generator, Sequence
 
@@ -158,7 +159,8 @@ def coordinate(
     )
     failed = True
     try:
-        yield from _schedule(comm, jobs, scheduler, worker)
+        with Stopping([signal.SIGINT]):
+            yield from _schedule(comm, jobs, scheduler, worker)
         scheduler.add_offsets(jobs)
         failed = False
     finally:
