@@ -222,7 +222,7 @@ class Task:
     #: Level of the subtree: a single block.
     level: ClassVar[int] = 0
 
-    @property
+    @cached_property
     def own(self) -> slice:
         """Rows of the block within its window."""
         return self.rows_with((0, 0))
@@ -244,12 +244,12 @@ class Task:
         """Frame numbers of the block."""
         return self.window[self.own]
 
-    @property
+    @cached_property
     def first_frame(self) -> int:
         """Number of the first frame."""
         return int(self.frames[0])
 
-    @property
+    @cached_property
     def n_frames(self) -> int:
         """Number of frames."""
         return len(self.frames)
