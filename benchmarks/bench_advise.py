@@ -29,7 +29,7 @@ from benchmarks.compare import judged, options, report
 from benchmarks.data import SELECTION, Dataset
 from benchmarks.measure import Spread
 from benchmarks.table import Table
-from paceline._util.machine import OtherWork
+from paceline._util.machine_and_software import OtherWork
 from paceline._util.os_calls import drop_from_cache
 
 #: Allowed deviation of predicted / measured time from 1, for the median job.

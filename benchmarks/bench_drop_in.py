@@ -30,7 +30,7 @@ from benchmarks.compare import options, report
 from benchmarks.data import SELECTION, TRAJECTORIES, Dataset
 from benchmarks.measure import Spread
 from benchmarks.table import Table
-from paceline._util.machine import available_cpus
+from paceline._util.machine_and_software import available_cpus
 
 OPEN = """
 import sys

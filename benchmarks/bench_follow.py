@@ -202,7 +202,7 @@ def _parts_of_updates(asked: Options, source: Source, length: int) -> dict[str, 
     import paceline
     from paceline.analysis.described_analyses import class_of
     from paceline.analysis.stop_conditions import StopConditions
-    from paceline.continuation import Continuation
+    from paceline.incremental_run import Continuation
 
     path, table = asked.folder / "follow-grows.dcd", asked.folder / "follow.csv"
     source.start(path, length)

@@ -213,8 +213,8 @@ def _opening(asked: Options, folder: Path, rows: list[list[object]]) -> Iterator
     """Measure the time to open a trajectory whose topology equals the one before."""
     import MDAnalysis
 
+    from paceline.analysis.read_survey_catalogue import SurveyEntry
     from paceline.analysis.survey_one_trajectory import SurveySettings, open_system
-    from paceline.analysis.survey_trajectory_catalogue import SurveyEntry
 
     settings = SurveySettings(f"{folder}", None)
     entries = [SurveyEntry(f"{row[0]}", f"{row[1]}", (f"{row[2]}",)) for row in rows]

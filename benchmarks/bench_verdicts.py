@@ -29,7 +29,7 @@ import numpy as np
 import paceline
 from benchmarks.coverage import autoregressive, two_states, with_slow_part
 from paceline.analysis.table import Table
-from paceline.analysis.table_verdicts import place_out_of_order, table_verdicts
+from paceline.analysis.table_convergence_verdicts import place_out_of_order, table_verdicts
 from paceline.analysis.uncertainty import mean_of_series
 
 #: Number of values of each series.

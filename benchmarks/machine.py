@@ -3,7 +3,7 @@
 from benchmarks import programs
 from benchmarks.measure import Unavailable
 from paceline import __version__
-from paceline._util.machine import describe_machine, describe_system, describe_versions
+from paceline._util.machine_and_software import describe_machine, describe_system, describe_versions
 from paceline.backends import available_cpus
 
 PACKAGES = ("MDAnalysis", "mdtraj", "chemfiles", "numpy")

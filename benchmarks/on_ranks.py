@@ -179,8 +179,8 @@ def collect(how: str, n_rows: str, n_blocks: str) -> Any:
 
     from paceline.backends.mpi.comm import Comm, wait_idle
     from paceline.backends.mpi.gather import LocalResults, gather
+    from paceline.contract.analysis_kinds import Kind, WorkerDeclaration
     from paceline.contract.plan import LeafBoundaries
-    from paceline.contract.worker_parts import Kind, WorkerDeclaration
     from paceline.engine.tasks_and_results import BlockResult, Job, WorkerAnalysis
 
     world = MPI.COMM_WORLD

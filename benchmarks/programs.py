@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import Unavailable
-from paceline.analysis.read_saved_tables import read_saved
+from paceline.analysis.saved_table_format import read_saved
 
 #: Environment variables with the paths of programs that are not on PATH.
 VARIABLES = {"gmx": "PACELINE_GMX", "cpptraj": "PACELINE_CPPTRAJ"}

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.measure import Unavailable
 from paceline.errors import UnsupportedError
-from paceline.performance.bench import find_launcher
+from paceline.performance.scaling_benchmark import find_launcher
 
 PROGRAMS = Path(__file__).with_name("on_ranks.py")
 #: Environment variable with the command that starts ranks, and the word in it that stands for their

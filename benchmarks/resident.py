@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from paceline._util.machine import free_memory
+from paceline._util.machine_and_software import free_memory
 
 #: Size of a MiB, MB.
 MEBIBYTE = 2**20 / 1e6

@@ -122,7 +122,7 @@ def pytest_collection():
 @pytest.fixture
 def run(run_with_answer, monkeypatch):
     """Run the command in this process; return status, stdout, and warnings and errors of stderr."""
-    monkeypatch.setattr("paceline.cli.answer.say", lambda text: None)
+    monkeypatch.setattr("paceline.cli.print_results.say", lambda text: None)
     return run_with_answer
 
 

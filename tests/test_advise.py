@@ -15,8 +15,8 @@ from MDAnalysisTests.datafiles import DCD, GRO, PDB, PSF, TRR, XTC
 
 import paceline
 from paceline import advice as advising
-from paceline._util import machine, os_calls
-from paceline._util.machine import OtherWork
+from paceline._util import machine_and_software, os_calls
+from paceline._util.machine_and_software import OtherWork
 from paceline._util.os_calls import cached_share, drop_from_cache
 from paceline.advice import Outline, open_samples
 from paceline.analysis.rms import RMSD, RMSF
@@ -678,7 +678,7 @@ def test_work_of_other_programs(tmp_path, monkeypatch):
     assert OtherWork._seconds(tmp_path / "none") is None
     seconds = iter([10.0, 14.0])
     monkeypatch.setattr(OtherWork, "_seconds", lambda _: next(seconds))
-    monkeypatch.setattr(machine.time, "perf_counter", iter([100.0, 102.0]).__next__)
+    monkeypatch.setattr(machine_and_software.time, "perf_counter", iter([100.0, 102.0]).__next__)
     assert OtherWork().cpus() == 2.0
 
 

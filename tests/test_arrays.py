@@ -29,8 +29,8 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.mdanalysis import universe_trajectory
-from paceline.mdanalysis.universe_trajectory import MDAnalysisTrajectory
+from paceline.mdanalysis import open_atomgroup_trajectory
+from paceline.mdanalysis.open_atomgroup_trajectory import MDAnalysisTrajectory
 from paceline.trajectory.arrays import ArraySlice
 from paceline.transform import nojump
 
@@ -73,7 +73,7 @@ def numbers_of(universe, atoms=slice(None, None, 3), **options):
     group = universe.atoms[atoms]
     options = {"on_error": "skip", **options}
     fields = ["positions", "velocities", "forces"]
-    held = set(universe_trajectory.fields_of(universe.trajectory.ts))
+    held = set(open_atomgroup_trajectory.fields_of(universe.trajectory.ts))
     analyses = [RMSD(group, weights="mass"), RMSF(group[::-1])]
     if held.issuperset(fields):
         analyses.append(paceline.TimeSeries(all_of_a_block, group, fields=fields))
@@ -87,7 +87,7 @@ def frame_by_frame(universe, monkeypatch, **options):
     with monkeypatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore", PacelineWarning)
         way = lambda one: MDAnalysisTrajectory(one, "frames")  # noqa: E731
-        patch.setattr(universe_trajectory, "_in_memory", way)
+        patch.setattr(open_atomgroup_trajectory, "_in_memory", way)
         return numbers_of(universe, **options)
 
 

@@ -17,12 +17,12 @@ from helpers.barrier import meet
 from helpers.waiting import PATIENCE
 
 import paceline
-import paceline._util.machine
+import paceline._util.machine_and_software
 from paceline import backends
-from paceline._util.allowed_option_values import BACKENDS
-from paceline._util.machine import free_memory_fraction
+from paceline._util.machine_and_software import free_memory_fraction
+from paceline._util.option_values_and_selections import BACKENDS
 from paceline.backends import available_cpus, make_backend
-from paceline.contract.worker_parts import Kind, PerFrame, WorkerDeclaration
+from paceline.contract.analysis_kinds import Kind, PerFrame, WorkerDeclaration
 from paceline.engine import scheduler
 from paceline.engine.collect import _Rows
 from paceline.engine.tasks_and_results import WorkerAnalysis
@@ -255,7 +255,7 @@ def machine(monkeypatch):
     """A machine on which this process may use all 64 CPUs, unless a test changes this."""
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
-    monkeypatch.setattr(paceline._util.machine, "_cgroup_quotas", lambda: iter(()))
+    monkeypatch.setattr(paceline._util.machine_and_software, "_cgroup_quotas", lambda: iter(()))
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     return monkeypatch
 
@@ -275,7 +275,7 @@ def test_affinity_and_slurm_and_quota_limit(machine):
     assert available_cpus() == 3
     machine.setenv("SLURM_CPUS_PER_TASK", "nonsense")
     assert available_cpus() == 4
-    machine.setattr(paceline._util.machine, "_cgroup_quotas", lambda: iter([8, 2]))
+    machine.setattr(paceline._util.machine_and_software, "_cgroup_quotas", lambda: iter([8, 2]))
     assert available_cpus() == 2
     machine.setenv("SLURM_CPUS_PER_TASK", "0")
     assert available_cpus() == 1
@@ -320,7 +320,7 @@ def test_free_memory_of_a_cgroup(line, folder, limit, used, tmp_path):
 
 def quotas(root, own):
     # Without its cache: the tests change the files.
-    return list(paceline._util.machine._cgroup_quotas.__wrapped__(root, own))
+    return list(paceline._util.machine_and_software._cgroup_quotas.__wrapped__(root, own))
 
 
 def test_quota_of_cgroup_version_2(tmp_path):

@@ -24,11 +24,11 @@ from MDAnalysisTests.datafiles import (
 )
 
 import paceline
-from paceline._util.allowed_option_values import LIPIDS, WATER_OXYGENS
+from paceline._util.option_values_and_selections import LIPIDS, WATER_OXYGENS
 from paceline.analysis.battery import Battery
-from paceline.analysis.battery_descriptions import DEFAULTS
+from paceline.analysis.battery_definitions import DEFAULTS
 from paceline.analysis.described_analyses import NAMES
-from paceline.analysis.guess_atom_properties import TAILS
+from paceline.analysis.guess_elements_and_donors import TAILS
 from paceline.analysis.neighbors import NeighborList
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.replicas import Replicas

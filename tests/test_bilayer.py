@@ -9,7 +9,7 @@ from MDAnalysis.lib.distances import distance_array
 from MDAnalysisTests.datafiles import GRO_MEMPROT, XTC_MEMPROT, Martini_membrane_gro
 
 import paceline
-from paceline._util.allowed_option_values import LIPIDS
+from paceline._util.option_values_and_selections import LIPIDS
 from paceline.analysis.battery import Battery
 from paceline.analysis.bilayer import Bilayer
 from paceline.errors import AnalysisError, PacelineWarning

@@ -17,10 +17,10 @@ import paceline
 from paceline import transform
 from paceline.analysis.battery import Battery
 from paceline.analysis.diffusion import molecules_of
-from paceline.analysis.guess_atom_properties import POLAR
+from paceline.analysis.guess_elements_and_donors import POLAR
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.errors import PacelineWarning
-from paceline.transform.find_bonds import bond_list, note_on_bonds
+from paceline.transform.known_and_guessed_bonds import bond_list, note_on_bonds
 from paceline.transform.residue_templates import template_of
 
 CELL = [30.0, 35.0, 40.0, 90.0, 90.0, 90.0]
@@ -197,7 +197,7 @@ def test_other_residues_are_guessed_only_when_asked():
     assert "atoms of residue LIG have none" in found.note
     inside = [pair for pair in pairs(found.bonds) if set(pair) <= set(unknown.indices.tolist())]
     assert inside == []
-    transform.find_bonds.add_guessed_bonds(universe, guess=True)
+    transform.known_and_guessed_bonds.add_guessed_bonds(universe, guess=True)
     guesser = DefaultGuesser(unknown.universe)
     theirs = pairs(guesser.guess_bonds(unknown, unknown.positions))
     added = pairs(universe.bonds.indices) - pairs(found.bonds)
@@ -277,7 +277,7 @@ def test_what_lacks_bonds_has_no_hydrogen_bonds(simulated):
         HydrogenBondAnalysis(universe)
     guessed = paceline.Universe(*simulated)
     guessed.select_atoms("resid 10").residues.resnames = "LIG"
-    transform.find_bonds.add_guessed_bonds(guessed, guess=True)
+    transform.known_and_guessed_bonds.add_guessed_bonds(guessed, guess=True)
     whole = paceline.Universe(*simulated)
     assert HydrogenBondAnalysis(guessed).indices.tolist() == (
         HydrogenBondAnalysis(whole).indices.tolist()

@@ -37,7 +37,7 @@ from paceline.engine.scheduler import StealingPartition
 from paceline.engine.tasks_and_results import FunctionJob, FunctionTask, Task
 from paceline.errors import PacelineWarning, UnsupportedError
 from paceline.performance.report import page_of
-from paceline.performance.time_breakdown import report_of
+from paceline.performance.time_breakdown_and_stragglers import report_of
 from paceline.timing import Timings
 
 BLOCK = _core.CACHE_BLOCK

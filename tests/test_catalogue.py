@@ -17,10 +17,10 @@ from test_cli import document
 import paceline
 from paceline.analysis import write_catalogue
 from paceline.analysis.battery import Battery
-from paceline.analysis.battery_descriptions import SYSTEMS
+from paceline.analysis.battery_definitions import SYSTEMS
 from paceline.analysis.described_analyses import FROM_RESULTS, NAMES, class_of
 from paceline.cli.analysis_commands import Command
-from paceline.cli.command_file_arguments import CommandParser, resolve_files
+from paceline.cli.parser_and_file_arguments import CommandParser, resolve_files
 from paceline.contract.catalogue import FILE, catalogue
 
 ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from helpers.mpi import SCRIPTS, mpirun, needs_mpi
 import paceline
 from paceline.analysis.rms import RMSF
 from paceline.errors import FileChangedError
-from paceline.mdanalysis.universe_trajectory import FileTrajectory
+from paceline.mdanalysis.open_atomgroup_trajectory import FileTrajectory
 from paceline.trajectory.open import open_file
 
 #: Frames that are read. Other frames precede and follow them.

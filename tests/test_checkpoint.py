@@ -27,8 +27,8 @@ from MDAnalysis.transformations import translate
 import paceline
 import paceline.checkpoint
 from paceline import cli, transform
-from paceline._util.digest import digest
 from paceline._util.journal import MAGIC, Journal
+from paceline._util.python_object_digest import digest
 from paceline._util.signals import Stopping
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.engine.worker import Worker

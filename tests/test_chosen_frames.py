@@ -12,8 +12,8 @@ import paceline
 from paceline.analysis.clustering import Clustering
 from paceline.analysis.frames_by_table import choose_frames
 from paceline.analysis.free_energy import free_energy_surface
-from paceline.analysis.read_saved_tables import read_saved
 from paceline.analysis.row_condition import RowCondition
+from paceline.analysis.saved_table_format import read_saved
 from paceline.errors import UnsupportedError
 
 COLUMNS = {

@@ -26,11 +26,11 @@ from paceline import transform
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import analysis_commands, command_line
-from paceline.cli import command_file_arguments as parser_module
-from paceline.cli.analysis_steps import frames_between, frames_of
-from paceline.cli.command_file_arguments import SECTIONS, resolve_files
+from paceline.cli import parser_and_file_arguments as parser_module
 from paceline.cli.command_line import in_options
 from paceline.cli.options import bound
+from paceline.cli.parser_and_file_arguments import SECTIONS, resolve_files
+from paceline.cli.run_analysis_command import frames_between, frames_of
 from paceline.errors import (
     AnalysisError,
     SelectionError,

@@ -18,9 +18,9 @@ from paceline import checkpoint
 from paceline.analysis.clustering import Clustering, Pairs, k_medoids
 from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.jackknife_intervals import errors_of_states
-from paceline.analysis.read_saved_tables import read_saved
 from paceline.analysis.results import Results
-from paceline.analysis.structure_files import write_structures
+from paceline.analysis.saved_table_format import read_saved
+from paceline.analysis.structure_writer import write_structures
 from paceline.engine import stage_over_collected_rows
 from paceline.engine.worker import Worker
 from paceline.errors import PacelineWarning, SelectionError, UnsupportedError

@@ -22,7 +22,7 @@ import paceline
 import paceline.trajectory.write_h5md
 from paceline import cli
 from paceline.analysis.rms import RMSD
-from paceline.contract.worker_parts import Placements
+from paceline.contract.analysis_kinds import Placements
 from paceline.errors import (
     DamagedFileError,
     MissingDataError,

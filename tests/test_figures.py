@@ -18,11 +18,11 @@ from paceline.analysis.figures import NOTE_INSIDE, ShownVerdicts, draw, in_time_
 from paceline.analysis.replica_figures import Profile, draw_profile
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, States, Table
-from paceline.analysis.table_verdicts import replica_verdict, table_verdicts
+from paceline.analysis.table_convergence_verdicts import replica_verdict, table_verdicts
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import UNITS_BY_LENGTH
 from paceline.errors import PacelineWarning, UnsupportedError
-from paceline.performance.figure_style import FIGURE_STYLE, styled
+from paceline.performance.figure_style_and_elements import FIGURE_STYLE, styled
 
 mpl.use("Agg")
 SELECTION = (

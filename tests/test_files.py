@@ -23,7 +23,7 @@ from paceline.analysis.rms import RMSD
 from paceline.checkpoint import Checkpoint
 from paceline.cli import main
 from paceline.errors import PacelineWarning, UnsupportedError
-from paceline.hdf5.writer import new_hdf5
+from paceline.hdf5.dataset_writers import new_hdf5
 from paceline.snapshot import shared_file
 from paceline.timing import Timings
 

@@ -32,7 +32,7 @@ from paceline.analysis.jackknife_intervals import (
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSF
 from paceline.analysis.uncertainty import limits_of_fractions, mean_of_series
-from paceline.contract.worker_parts import Reduction
+from paceline.contract.analysis_kinds import Reduction
 from paceline.engine.reduce import tree_reduce
 from paceline.errors import PacelineWarning, UnsupportedError
 

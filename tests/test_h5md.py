@@ -33,10 +33,10 @@ from paceline.contract.source import extents_in
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, ChunkReader
 from paceline.hdf5.dataset_description import read_series
-from paceline.hdf5.detect_convention import read_chunk_index
 from paceline.hdf5.elements import cells_of
 from paceline.hdf5.file import Array, File
 from paceline.hdf5.h5py_reader import H5pyReader
+from paceline.hdf5.open_any_convention import read_chunk_index
 from paceline.hdf5.units import factor_of, units_given
 from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file

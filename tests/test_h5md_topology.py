@@ -26,8 +26,8 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.errors import DamagedFileError, MissingDataError, UnsupportedError
-from paceline.hdf5.detect_convention import read_topology
-from paceline.hdf5.observables import find_observables, find_properties
+from paceline.hdf5.open_any_convention import read_topology
+from paceline.hdf5.read_observables import find_observables, find_properties
 
 WATER = {
     "mass": [16.0, 1.0, 1.0],

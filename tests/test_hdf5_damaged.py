@@ -30,11 +30,11 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.hdf5 import detect_convention, h5py_reader, sandbox
+from paceline.hdf5 import h5py_reader, open_any_convention, sandbox
 from paceline.hdf5.dataset_description import read_series
 from paceline.hdf5.file import File
+from paceline.hdf5.open_hdf5_trajectory import Hdf5File, Hdf5Options
 from paceline.hdf5.repack import repack
-from paceline.hdf5.trajectory import Hdf5File, Hdf5Options
 from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
 
@@ -165,7 +165,7 @@ class TestChunks:
         monkeypatch.setattr(h5py_reader, "_read_frame", read_without_an_error)
         # The helper process must not use the replaced function.
         monkeypatch.setattr(
-            "paceline.hdf5.trajectory.run_in_sandbox",
+            "paceline.hdf5.open_hdf5_trajectory.run_in_sandbox",
             lambda function, path, **options: function(path, **options),
         )
         found, said = read_all(path)
@@ -326,7 +326,7 @@ class TestChunks:
             raise TypeError("unhashable type")
 
         path = write(tmp_path / "a.h5md", **CHUNKED)
-        monkeypatch.setattr(detect_convention, "read_chunk_index", fail)
+        monkeypatch.setattr(open_any_convention, "read_chunk_index", fail)
         with pytest.raises(DamagedFileError, match=r"a\.h5md: .* \(TypeError: unhashable type\)"):
             Hdf5File._open(str(path), options=Hdf5Options())
 

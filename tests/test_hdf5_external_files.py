@@ -17,7 +17,7 @@ from paceline.cli import main
 from paceline.errors import DamagedFileError, PacelineError, PacelineWarning, UnsupportedError
 from paceline.hdf5 import sandbox
 from paceline.hdf5.file import File
-from paceline.hdf5.observables import find_observables
+from paceline.hdf5.read_observables import find_observables
 from paceline.hdf5.repack import repack
 from paceline.mdanalysis.reader import Reader
 

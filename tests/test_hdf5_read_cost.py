@@ -12,6 +12,7 @@ from paceline._core import BEGINNING_SPARE, GAP_BYTES
 from paceline.block import FrameBuffer
 from paceline.contract.source import extents_in
 from paceline.hdf5.chunk_index import ChunkTable, Dataset, Element, Filter
+from paceline.hdf5.open_hdf5_trajectory import Hdf5Options
 from paceline.hdf5.read_cost import (
     advice,
     bytes_read,
@@ -19,7 +20,6 @@ from paceline.hdf5.read_cost import (
     library_cost,
     read_costs,
 )
-from paceline.hdf5.trajectory import Hdf5Options
 from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
 

@@ -32,13 +32,13 @@ from paceline.errors import (
     PacelineWarning,
     UnsupportedError,
 )
-from paceline.hdf5 import detect_convention, trajectory
+from paceline.hdf5 import open_any_convention, open_hdf5_trajectory
 from paceline.hdf5.chunk_index import ChunkReader
 from paceline.hdf5.dataset_description import read_series
 from paceline.hdf5.file import File
 from paceline.hdf5.h5py_reader import H5pyReader
+from paceline.hdf5.open_hdf5_trajectory import is_hdf5
 from paceline.hdf5.sandbox import run_in_sandbox
-from paceline.hdf5.trajectory import is_hdf5
 from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
 
@@ -544,7 +544,7 @@ def test_questions_for_hdf5_are_refused_for_other_files():
 
 def test_where_the_core_is_wrong_hdf5_reads(tmp_path, monkeypatch):
     path = written(tmp_path / "a.h5md", {"velocity": None, "force": None})
-    original = detect_convention.read_chunk_index
+    original = open_any_convention.read_chunk_index
 
     def shifted(opened, **asked):
         found = original(opened, **asked)
@@ -552,10 +552,10 @@ def test_where_the_core_is_wrong_hdf5_reads(tmp_path, monkeypatch):
         dataset = replace(element.dataset, offset=element.dataset.offset + 4)
         return replace(found, elements={"positions": replace(element, dataset=dataset)})
 
-    monkeypatch.setattr(detect_convention, "read_chunk_index", shifted)
+    monkeypatch.setattr(open_any_convention, "read_chunk_index", shifted)
     # Another process would not have this change.
     call = lambda function, path, **options: function(path, **options)  # noqa: E731
-    monkeypatch.setattr(trajectory, "run_in_sandbox", call)
+    monkeypatch.setattr(open_hdf5_trajectory, "run_in_sandbox", call)
     with pytest.warns(PacelineWarning, match="do not read the same numbers in frame"):
         reader = Reader(path)
     assert np.array_equal(reader[5].positions, stored(path)[5])
@@ -699,7 +699,7 @@ trajectory = paceline.Universe(sys.argv[1]).trajectory
 begun = threading.Event()
 def read():
     while True:
-        for frame in range(trajectory.n_frames):
+        for frame in range(open_hdf5_trajectory.n_frames):
             trajectory[frame]
             begun.set()
 threading.Thread(target=read, daemon=True).start()
@@ -786,10 +786,10 @@ def test_a_file_to_which_a_frame_is_written_is_opened_again(changes, tmp_path, m
             raise DamagedFileError(f"{path}: another number of steps")
         return run_in_sandbox(function, path, **options)
 
-    monkeypatch.setattr(trajectory, "run_in_sandbox", meets_a_writer)
+    monkeypatch.setattr(open_hdf5_trajectory, "run_in_sandbox", meets_a_writer)
     if changes == 2:
         assert paceline.open(path).n_frames == 23
     else:
         with pytest.raises(DamagedFileError, match="another number of steps"):
             paceline.open(path)
-    assert len(tries) == {0: 1, 2: 3, 99: trajectory._TRIES}[changes]
+    assert len(tries) == {0: 1, 2: 3, 99: open_hdf5_trajectory._TRIES}[changes]

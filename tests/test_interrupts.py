@@ -15,10 +15,10 @@ import paceline.cli.bench
 from paceline._util.files import new_file, new_files, saved_together
 from paceline._util.signals import Stopping
 from paceline.cli.bench import Bench
-from paceline.cli.command_file_arguments import resolve_files
 from paceline.cli.command_line import parser_of
-from paceline.performance import bench as measure
-from paceline.performance.bench import run_command
+from paceline.cli.parser_and_file_arguments import resolve_files
+from paceline.performance import scaling_benchmark as measure
+from paceline.performance.scaling_benchmark import run_command
 
 
 @pytest.fixture(autouse=True)

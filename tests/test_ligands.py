@@ -12,15 +12,15 @@ from MDAnalysis.lib.mdamath import triclinic_vectors
 
 import paceline
 from paceline.analysis.battery import Battery
-from paceline.analysis.battery_descriptions import insert_ligands
+from paceline.analysis.battery_definitions import insert_ligands
 from paceline.analysis.buried_area import BuriedArea
 from paceline.analysis.figures import draw
 from paceline.analysis.neighbors import NeighborList
-from paceline.analysis.read_saved_tables import read_saved
 from paceline.analysis.rms import RMSD
+from paceline.analysis.saved_table_format import read_saved
 from paceline.errors import PacelineWarning, SelectionError
 from paceline.transform import unwrap, wrap
-from paceline.transform.compounds import known_bonds
+from paceline.transform.bonds_and_compounds import known_bonds
 from paceline.transform.find_ligands import complex_atoms, ligand_names
 
 N_FRAMES = 20

@@ -19,7 +19,7 @@ import paceline
 from paceline.analysis.battery import Battery
 from paceline.analysis.interactive_charts import charts_of
 from paceline.analysis.rms import RMSD
-from paceline.cli import analysis_steps, main, results_server
+from paceline.cli import main, results_server, run_analysis_command
 from paceline.cli.options import listening
 from paceline.cli.results_server import ResultsServer
 from paceline.errors import UnsupportedError
@@ -332,14 +332,14 @@ def test_a_battery_is_served_while_it_runs(noise, tmp_path, capsys, monkeypatch)
             pages.append(asked(self, "/rmsd.csv")[2].decode())
             return super().__exit__(*error)
 
-    write = analysis_steps._write_page
+    write = run_analysis_command._write_page
     monkeypatch.setattr(results_server, "ResultsServer", Asked)
 
     def and_ask(args, battery, update, conditions):
         write(args, battery, update, conditions)
         pages.append((tmp_path / "results" / "index.html").read_text(encoding="utf-8"))
 
-    monkeypatch.setattr(analysis_steps, "_write_page", and_ask)
+    monkeypatch.setattr(run_analysis_command, "_write_page", and_ask)
     main(
         [
             *("run", str(tmp_path / "battery.toml"), "-s", noise[0], "-f", noise[1]),

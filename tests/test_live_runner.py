@@ -43,8 +43,7 @@ from paceline.analysis.battery import Battery
 from paceline.analysis.convert import Write
 from paceline.analysis.correlation import VelocityAutocorrelation
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.cli import analysis_steps
-from paceline.continuation import Continuation
+from paceline.cli import run_analysis_command
 from paceline.errors import (
     DamagedFileError,
     FileChangedError,
@@ -54,6 +53,7 @@ from paceline.errors import (
     SelectionError,
     UnsupportedError,
 )
+from paceline.incremental_run import Continuation
 from paceline.trajectory.growth import FollowedFile, wait_for_frame
 from paceline.transform import center, nojump
 
@@ -966,7 +966,7 @@ def test_another_frame_of_a_stream_is_no_reference_of_contacts(sent, adk, run):
 
 
 def test_ctrl_c_while_the_first_results_are_written(sent, adk, tmp_path, run, monkeypatch):
-    write, calls = analysis_steps._write_results, []
+    write, calls = run_analysis_command._write_results, []
 
     def interrupted(*args, **options):
         calls.append(write(*args, **options))
@@ -974,7 +974,7 @@ def test_ctrl_c_while_the_first_results_are_written(sent, adk, tmp_path, run, mo
             raise KeyboardInterrupt
         return calls[-1]
 
-    monkeypatch.setattr(analysis_steps, "_write_results", interrupted)
+    monkeypatch.setattr(run_analysis_command, "_write_results", interrupted)
     with ImdServer.of(sent, gated=True) as server:
         server.allow(3)
         command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o"]

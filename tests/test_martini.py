@@ -9,15 +9,15 @@ from MDAnalysis.analysis.rms import rmsd
 from MDAnalysisTests.datafiles import DCD, PSF, Martini_membrane_gro
 
 import paceline
-from paceline._util.allowed_option_values import LIPIDS, WATER_OXYGENS
+from paceline._util.option_values_and_selections import LIPIDS, WATER_OXYGENS
 from paceline.analysis.battery import Battery
 from paceline.analysis.bilayer import Bilayer
 from paceline.analysis.density_profile import DensityProfile
+from paceline.analysis.describe_system_and_frames import describe_system
 from paceline.analysis.distances import CenterDistance
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.rms import RMSD
-from paceline.analysis.system_text import describe_system
 from paceline.cli.gromacs_index_groups import DEFAULT_GROUPS
 from paceline.errors import PacelineWarning, UnsupportedError
 from paceline.transform.find_ligands import ligand_names

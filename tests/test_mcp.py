@@ -22,7 +22,7 @@ from MDAnalysisTests.datafiles import H5MD_xvf
 import paceline
 from paceline._util.files import check_inside
 from paceline.analysis import rms
-from paceline.analysis.survey_trajectory_catalogue import _from_pattern
+from paceline.analysis.read_survey_catalogue import _from_pattern
 from paceline.cli.json_output_schema import schema_of
 from paceline.cli.mcp_tools import NO_TOOLS, documents, tools
 from paceline.errors import UnsupportedError

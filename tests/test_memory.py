@@ -16,7 +16,7 @@ from helpers.waiting import PATIENCE
 from test_failures import full_disk
 
 import paceline
-from paceline._util.machine import MemoryLimit
+from paceline._util.machine_and_software import MemoryLimit
 from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.rms import RMSF
 from paceline.engine import result_arrays

@@ -108,13 +108,13 @@ def test_pdb_names_its_limits_and_what_has_none(tmp_path):
     residues = [(k, "ALA", "CA") for k in range(1, 71)] + [(10_000, "ALA", "CA")]
     universe = made(tmp_path, residues, list(range(71)))
     with pytest.warns(PacelineWarning) as said:
-        paceline.analysis.structure_files.check_structure("out.pdb", universe.atoms)
+        paceline.analysis.structure_writer.check_structure("out.pdb", universe.atoms)
     text = str(said[0].message)
     assert "residues above 9,999 to 4 digits and names of 71 chains to 62 letters" in text
     assert "mmCIF (.cif) has no such limits" in text
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        paceline.analysis.structure_files.check_structure("out.cif", universe.atoms)
+        paceline.analysis.structure_writer.check_structure("out.cif", universe.atoms)
     _, columns = write(universe.atoms, tmp_path / "out.cif")
     assert len(set(columns["auth_asym_id"])) == 71
 

@@ -25,8 +25,8 @@ import paceline
 from paceline._util.launcher import launched, world
 from paceline.backends.mpi import worker as mpi_worker
 from paceline.backends.mpi.worker import RankWorker, Reply
+from paceline.contract.analysis_kinds import Kind, WorkerDeclaration
 from paceline.contract.plan import LeafBoundaries
-from paceline.contract.worker_parts import Kind, WorkerDeclaration
 from paceline.engine.scheduler import StealingPartition
 from paceline.engine.tasks_and_results import BlockResult, Job, WorkerAnalysis
 from paceline.engine.worker import ThreadNames

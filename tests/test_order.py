@@ -10,8 +10,8 @@ from scipy import stats
 
 import paceline
 from paceline.analysis.order import SCH, OrderParameter
-from paceline.analysis.read_saved_tables import read_saved
 from paceline.analysis.results import Results, further_results
+from paceline.analysis.saved_table_format import read_saved
 from paceline.analysis.uncertainty import mean_of_series
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 

@@ -14,7 +14,7 @@ from benchmarks.coverage import autoregressive
 from paceline.analysis import pca
 from paceline.analysis.jackknife_intervals import errors_of_series
 from paceline.analysis.pca import PCA, cosine_content, cosine_contents
-from paceline.analysis.read_saved_tables import read_saved
+from paceline.analysis.saved_table_format import read_saved
 from paceline.errors import PacelineWarning, SelectionError, UnsupportedError
 
 #: Error of MDAnalysis, which multiplies deviations and moves atoms in single precision, Å².

@@ -12,7 +12,7 @@ from test_failures import full_disk
 
 import paceline
 from paceline import checkpoint
-from paceline.contract.worker_parts import Kind, WorkerDeclaration
+from paceline.contract.analysis_kinds import Kind, WorkerDeclaration
 from paceline.engine import collect, result_arrays
 from paceline.engine.collect import RecordLog
 from paceline.engine.tasks_and_results import Records, WorkerAnalysis

@@ -16,7 +16,7 @@ from helpers.waiting import PATIENCE, until
 from MDAnalysisTests.datafiles import DCD, GRO, NCDF, PSF, TRR, XTC, PRMncdf
 
 import paceline
-from paceline._util.machine import available_cpus
+from paceline._util.machine_and_software import available_cpus
 from paceline.analysis.rms import RMSD
 from paceline.contract import source
 from paceline.errors import DamagedFileError, PacelineError

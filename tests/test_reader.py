@@ -346,7 +346,7 @@ def test_importing_leaves_mdanalysis_alone():
     probe = """
 import MDAnalysis
 before = dict(MDAnalysis._READERS), dict(MDAnalysis._READER_HINTS)
-import paceline, paceline.universe, paceline.mdanalysis.universe_trajectory
+import paceline, paceline.universe, paceline.mdanalysis.open_atomgroup_trajectory
 assert (MDAnalysis._READERS, MDAnalysis._READER_HINTS) == before
 from MDAnalysisTests.datafiles import GRO, XTC
 from MDAnalysis.coordinates.core import get_reader_for

@@ -23,14 +23,14 @@ from MDAnalysisTests.datafiles import DCD2
 import paceline
 from paceline import transform
 from paceline.analysis import crate as crate_module
-from paceline.analysis import read_saved_tables
+from paceline.analysis import saved_table_format
 from paceline.analysis.battery import Battery
+from paceline.analysis.compare_recomputed_results import ResultFile, compare
 from paceline.analysis.groups import SelectedAtoms
-from paceline.analysis.recompute_and_compare import ResultFile, compare
 from paceline.analysis.recorded_call import _pack, unpack
 from paceline.analysis.repeat_recorded_call import RepeatedCall
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.cli import main, replay_commands
+from paceline.cli import main, replay_saved_results
 from paceline.errors import UnsupportedError
 
 #: Analyses of `ANALYSES` that compute with functions of the tests.
@@ -77,7 +77,7 @@ def results_of(project):
 def with_own_digest(text):
     """Give a changed table the SHA-256 that fits, as a forger would."""
     _, rest = text.split("\n", 1)
-    return f"# {read_saved_tables.LINES}: {hashlib.sha256(rest.encode()).hexdigest()}\n{rest}"
+    return f"# {saved_table_format.LINES}: {hashlib.sha256(rest.encode()).hexdigest()}\n{rest}"
 
 
 def test_a_result_names_what_made_it(project):
@@ -99,7 +99,7 @@ def test_a_result_names_what_made_it(project):
 
 def test_the_first_line_is_the_digest_of_all_others(project):
     first, rest = (project / "rmsf.tsv").read_bytes().split(b"\n", 1)
-    assert first.decode() == f"# {read_saved_tables.LINES}: {hashlib.sha256(rest).hexdigest()}"
+    assert first.decode() == f"# {saved_table_format.LINES}: {hashlib.sha256(rest).hexdigest()}"
 
 
 def test_further_files_have_digests(project, monkeypatch, tmp_path, replay):
@@ -207,7 +207,7 @@ def test_differences_of_large_arrays_are_counted(tmp_path):
     results = []
     for values in (saved, computed):
         arrays = {"a": values, "counts": np.array([values is saved])}
-        facts = np.array(read_saved_tables.with_digest(["x: 1"], arrays))
+        facts = np.array(saved_table_format.with_digest(["x: 1"], arrays))
         np.savez(tmp_path / "a.npz", **arrays, provenance=facts)
         results.append(ResultFile.read(tmp_path / "a.npz"))
     tracemalloc.start()
@@ -410,7 +410,7 @@ def test_frames_times_and_counts_are_equal_on_all_processors(ending, tmp_path):
             facts = ["processor: " + processor, "figure: " + json.dumps({"titles": [*columns]})]
             path = tmp_path / f"{processor}{ending}"
             if ending == ".npz":
-                lines = read_saved_tables.with_digest(facts, values)
+                lines = saved_table_format.with_digest(facts, values)
                 np.savez(path, **values, provenance=np.array(lines))
             else:
                 separator = "," if ending == ".csv" else " "
@@ -828,7 +828,7 @@ def test_damaged_calls_are_errors(call):
 
 
 def test_kinds_of_results_are_a_table():
-    assert set(replay_commands.KINDS) >= {"file", "folder"}
+    assert set(replay_saved_results.KINDS) >= {"file", "folder"}
 
 
 #: Terms of the context of RO-Crate 1.1 that crates use; tests do not need a network.

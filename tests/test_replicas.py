@@ -38,7 +38,7 @@ from paceline.analysis.uncertainty import (
     mean_of_replicas,
 )
 from paceline.cli import main
-from paceline.cli.answer import json_of_battery
+from paceline.cli.print_results import json_of_battery
 from paceline.errors import PacelineWarning, UnsupportedError
 
 ASKED = {

@@ -24,7 +24,7 @@ from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.table import Table
-from paceline.analysis.table_verdicts import table_verdicts
+from paceline.analysis.table_convergence_verdicts import table_verdicts
 from paceline.errors import NotRunError, UnsupportedError
 
 mpl.use("Agg")

@@ -12,10 +12,10 @@ from MDAnalysisTests.datafiles import DCD, DCD2, GRO_MEMPROT, PSF, TPR, XTC, XTC
 
 import paceline
 from paceline.analysis.battery import Battery
+from paceline.analysis.describe_system_and_frames import describe_span, describe_system
 from paceline.analysis.interactive_charts import charts_of
 from paceline.analysis.replica_figures import draw_frequent
 from paceline.analysis.replicas import Replicas
-from paceline.analysis.system_text import describe_span, describe_system
 from paceline.analysis.table import Table, fractions_of_frames
 from paceline.performance.html_elements import (
     MOST_POINTS,

@@ -10,8 +10,8 @@ from test_dihedrals import chain, written
 
 import paceline
 from paceline.analysis.dihedrals import ChiAngles, Dihedral
-from paceline.analysis.read_saved_tables import read_saved
 from paceline.analysis.rotamers import Rotamers
+from paceline.analysis.saved_table_format import read_saved
 from paceline.analysis.uncertainty import limits_of_fractions, mean_of_series
 from paceline.errors import PacelineWarning, SelectionError
 

@@ -13,9 +13,9 @@ from paceline.analysis.dssp import DSSP
 from paceline.analysis.figures import check_same_kind, draw
 from paceline.analysis.free_energy import free_energy_surface
 from paceline.analysis.pca import PCA
-from paceline.analysis.read_saved_tables import read_saved, title_like
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.analysis.saved_table_format import read_saved, title_like
 from paceline.analysis.table import Table
 from paceline.errors import PacelineWarning, UnsupportedError
 

@@ -22,7 +22,9 @@ from paceline.cli.bench import table_for_people
 from paceline.cli.performance_commands import counts
 from paceline.contract.figure_options import FigureOptions
 from paceline.errors import UnsupportedError
-from paceline.performance.bench import (
+from paceline.performance.model import doublings
+from paceline.performance.record import AT_BLOCKS
+from paceline.performance.scaling_benchmark import (
     PARTS,
     ScalingRun,
     Statistics,
@@ -33,8 +35,6 @@ from paceline.performance.bench import (
     run_command,
     save_runs,
 )
-from paceline.performance.model import doublings
-from paceline.performance.record import AT_BLOCKS
 from paceline.performance.scaling_figures import draw_runs, save_figure
 from paceline.timing import Timings
 

@@ -15,7 +15,7 @@ import pytest
 
 from paceline.hdf5 import create_h5md_groups
 from paceline.mdanalysis.reader import Reader
-from paceline.snapshot.crash_safe_file import ALIGNMENT
+from paceline.snapshot.crash_safe_hdf5_writes import ALIGNMENT
 from paceline.snapshot.shared_file import Contents, Heading, Output, Settings
 from paceline.snapshot.write_h5md import H5MD
 

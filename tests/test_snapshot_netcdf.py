@@ -7,7 +7,7 @@ import pytest
 from scipy.io import netcdf_file
 
 from paceline.errors import UnsupportedError
-from paceline.snapshot.options import ContainerFile
+from paceline.snapshot.formats_and_options import ContainerFile
 from paceline.snapshot.shared_file import Contents, Heading, Settings
 
 N_ATOMS = 4

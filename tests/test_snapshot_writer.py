@@ -20,7 +20,7 @@ from paceline._core import choose_writers
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 from paceline.mdanalysis.reader import Reader
 from paceline.snapshot.atoms_of_rank import cell_of, names_as_bytes
-from paceline.snapshot.options import format_of, given_writers
+from paceline.snapshot.formats_and_options import format_of, given_writers
 from paceline.snapshot.shared_file import Output
 
 pytest.importorskip("mpi4py")

@@ -7,7 +7,7 @@ import pytest
 from helpers.disks import full_disk
 
 import paceline
-from paceline.analysis import structure_files
+from paceline.analysis import structure_writer
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 
 
@@ -158,7 +158,7 @@ def test_numbers_and_names_that_are_cut_are_said(tmp_path):
 
 def test_large_files_are_warned_of(adk_in_water, tmp_path, monkeypatch):
     protein = paceline.Universe(*adk_in_water).select_atoms("protein")
-    monkeypatch.setattr(structure_files, "LARGE", 10**6)
+    monkeypatch.setattr(structure_writer, "LARGE", 10**6)
     with pytest.warns(PacelineWarning, match=r"about 2\.71 MB of text; a trajectory \(\.xtc\)"):
         paceline.Write(protein, tmp_path / "out.pdb").run()
     assert 0.9 < (tmp_path / "out.pdb").stat().st_size / 2.71e6 < 1.1

@@ -9,10 +9,10 @@ from MDAnalysisTests.datafiles import DCD, DCD2, PSF
 
 import paceline
 from paceline.analysis.results import Results
+from paceline.analysis.results_in_sentences import answers
 from paceline.analysis.rms import RMSD
-from paceline.analysis.summary import answers
 from paceline.analysis.table import Table
-from paceline.analysis.table_verdicts import place_out_of_order, table_verdicts
+from paceline.analysis.table_convergence_verdicts import place_out_of_order, table_verdicts
 from paceline.contract.run_info import describe_frames
 
 

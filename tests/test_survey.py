@@ -23,8 +23,8 @@ import paceline
 from paceline.analysis import survey as surveys
 from paceline.analysis import survey_one_trajectory, survey_page, survey_records, survey_replay
 from paceline.analysis.battery import Battery
+from paceline.analysis.read_survey_catalogue import read_catalogue
 from paceline.analysis.survey_records import around_middle, decode
-from paceline.analysis.survey_trajectory_catalogue import read_catalogue
 from paceline.cli import main
 from paceline.errors import (
     CheckpointError,

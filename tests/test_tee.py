@@ -15,7 +15,7 @@ import paceline
 from paceline.analysis.convert import Write
 from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError
 from paceline.trajectory.imd import ImdStream
-from paceline.trajectory.tee import KeptFrames, Tee
+from paceline.trajectory.write_stream_to_file import KeptFrames, Tee
 
 N = 30
 
@@ -157,7 +157,7 @@ def test_a_full_disk_pauses_the_engine(tmp_path):
     script = """
 import resource, signal, sys
 from paceline.trajectory.imd import ImdStream
-from paceline.trajectory.tee import KeptFrames, Tee
+from paceline.trajectory.write_stream_to_file import KeptFrames, Tee
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 kept = KeptFrames(sys.argv[3], None, 1)
@@ -237,7 +237,7 @@ def test_a_script_that_ends_says_goodbye(tmp_path):
     script = """
 import sys
 from paceline.trajectory.imd import ImdStream
-from paceline.trajectory.tee import Tee
+from paceline.trajectory.write_stream_to_file import Tee
 tee = Tee(ImdStream(sys.argv[1], n_atoms=30), sys.argv[2])
 tee.start()
 tee.wait_for(2)
@@ -253,7 +253,7 @@ tee.wait_for(2)
 WRITER = """
 import resource, sys
 from paceline.trajectory.imd import ImdStream
-from paceline.trajectory.tee import Tee
+from paceline.trajectory.write_stream_to_file import Tee
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

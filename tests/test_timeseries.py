@@ -13,8 +13,8 @@ import paceline
 from paceline.analysis.distances import DistanceMatrixSeries
 from paceline.analysis.figures import draw
 from paceline.analysis.rdf import InterRDF
-from paceline.analysis.read_saved_tables import read_saved
 from paceline.analysis.rms import RMSF
+from paceline.analysis.saved_table_format import read_saved
 from paceline.block import AtomAttributes
 from paceline.errors import AnalysisError, PacelineWarning, UnsupportedError
 

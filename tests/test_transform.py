@@ -31,7 +31,7 @@ from paceline.errors import (
     TransformError,
     UnsupportedError,
 )
-from paceline.transform import broken_molecules, compounds, links
+from paceline.transform import bonds_and_compounds, check_broken_molecules, same_image_links
 
 #: Rounding error, Å: some units in the last place of positions in single precision.
 ROUNDING = 4e-5
@@ -298,7 +298,7 @@ def lattices(*corners, n=12):
 def test_molecules_far_from_a_complex_join_it_by_few_pairs(monkeypatch):
     """Check that few pairs are searched, and not all pairs within the distance."""
     universe = lattices((0, 0, 0), (36, 0, 0), (0, 0, 100))
-    found, core = [], links._core.NearPairs
+    found, core = [], same_image_links._core.NearPairs
 
     class NearPairs:
         def __init__(self, *args):
@@ -309,10 +309,10 @@ def test_molecules_far_from_a_complex_join_it_by_few_pairs(monkeypatch):
             found.append(int(counts.sum()))
             return counts, records, refused
 
-    monkeypatch.setattr(links._core, "NearPairs", NearPairs)
+    monkeypatch.setattr(same_image_links._core, "NearPairs", NearPairs)
     atoms = np.arange(len(universe.atoms))
-    fragments = compounds.molecular_bonds_of(universe, "unwrap").fragments
-    pairs, alone = links.nearest_contacts(universe, atoms, fragments)
+    fragments = bonds_and_compounds.molecular_bonds_of(universe, "unwrap").fragments
+    pairs, alone = same_image_links.nearest_contacts(universe, atoms, fragments)
     places = universe.atoms.positions[pairs]
     lengths = np.linalg.norm(places[:, 0] - places[:, 1], axis=1)
     np.testing.assert_allclose(lengths, [3, 67])
@@ -715,7 +715,7 @@ TWO, O_FIRST, SITE_FIRST = (0, 0, 0, 0, 1, 1, 1, 1), [16, 1, 1, 0] * 2, [0, 16, 
 )
 def test_sites_are_of_the_molecule_of_their_residue(masses, bonds, residues, added):
     universe = four_sites(masses, bonds, residues)
-    found = compounds.molecular_bonds_of(universe, "unwrap").pairs
+    found = bonds_and_compounds.molecular_bonds_of(universe, "unwrap").pairs
     assert found[: len(bonds)].tolist() == [list(bond) for bond in bonds]
     assert [tuple(bond) for bond in found[len(bonds) :].tolist()] == added
 
@@ -724,9 +724,9 @@ def test_bonds_are_found_anew_where_the_topology_changes():
     universe = four_sites(O_FIRST, O_H)
 
     def found():
-        bonds = compounds.molecular_bonds_of(universe, "unwrap")
+        bonds = bonds_and_compounds.molecular_bonds_of(universe, "unwrap")
         pairs, fragments = bonds.pairs, bonds.fragments
-        assert compounds.molecular_bonds_of(universe, "unwrap") is bonds
+        assert bonds_and_compounds.molecular_bonds_of(universe, "unwrap") is bonds
         assert bonds.fragments is fragments
         assert [pairs.flags.writeable, fragments.flags.writeable] == [False, False]
         return [tuple(bond) for bond in pairs.tolist()], fragments.tolist()
@@ -754,15 +754,15 @@ def test_bonds_of_sites_in_the_topology_are_kept():
     universe = MDAnalysis.Universe(datafiles.PRM19SBOPC)
     sites = universe.select_atoms("name EPW")
     assert (len(sites), sites.masses.any()) == (6, False)
-    bonds = compounds.bonds_of(universe, "unwrap")
-    assert np.array_equal(compounds.molecular_bonds_of(universe, "unwrap").pairs, bonds)
-    found = compounds.fragindices_of(universe.atoms, "unwrap")
+    bonds = bonds_and_compounds.bonds_of(universe, "unwrap")
+    assert np.array_equal(bonds_and_compounds.molecular_bonds_of(universe, "unwrap").pairs, bonds)
+    found = bonds_and_compounds.fragindices_of(universe.atoms, "unwrap")
     assert np.array_equal(found, universe.atoms.fragindices)
 
 
 def test_fragments_are_numbered_as_mdanalysis_s(ours, theirs):
     rest = theirs.select_atoms("not name MW")
-    found = compounds.fragindices_of(ours.atoms, "wrap")
+    found = bonds_and_compounds.fragindices_of(ours.atoms, "wrap")
     _, expected = np.unique(rest.fragindices, return_inverse=True)
     assert np.array_equal(found[rest.indices], expected)
     waters = found[theirs.select_atoms("resname SOL").indices].reshape(-1, 4)
@@ -817,12 +817,12 @@ def ring(places, edge, *, closed):
 
 def broken_in(universe, *groups, transforms=()):
     """Return the atoms and the distance of a broken molecule in the frame, or None."""
-    needs = broken_molecules._Requirements([("RMSD", group) for group in groups], [], [])
-    known = compounds.known_bonds(universe)
-    found = links.find_links(universe, known, list(groups))
+    needs = check_broken_molecules._Requirements([("RMSD", group) for group in groups], [], [])
+    known = bonds_and_compounds.known_bonds(universe)
+    found = same_image_links.find_links(universe, known, list(groups))
     if found is None:
         return None
-    look = broken_molecules.MoleculeCheck(
+    look = check_broken_molecules.MoleculeCheck(
         [RMSD(universe)], needs, found, np.empty((0, 2), np.int64)
     )
     look.run_info = RunInfo(np.arange(1), {})

@@ -25,8 +25,8 @@ from paceline.errors import (
     SelectionError,
     UnsupportedError,
 )
+from paceline.mdanalysis.open_atomgroup_trajectory import open_trajectory
 from paceline.mdanalysis.reader import Reader, opens_with_paceline
-from paceline.mdanalysis.universe_trajectory import open_trajectory
 from paceline.universe import _USUAL_PARTS
 
 pytestmark = [

@@ -48,7 +48,7 @@ from paceline.analysis.diffusionmap import DiffusionMap, DistanceMatrix
 from paceline.analysis.dihedrals import Dihedral, Ramachandran
 from paceline.analysis.distances import Angles
 from paceline.analysis.dssp import DSSP
-from paceline.analysis.guess_atom_properties import POLAR_ACCEPTORS, POLAR_HYDROGENS
+from paceline.analysis.guess_elements_and_donors import POLAR_ACCEPTORS, POLAR_HYDROGENS
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.lineardensity import LinearDensity

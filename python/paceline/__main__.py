@@ -81,9 +81,9 @@ def _run_command(ours: list[str], argv: list[str]) -> int:
     """Run a paceline command if no script has its name; return the exit status."""
     name, hint = argv[0], ""
     if name.replace("-", "_").isidentifier():
-        from paceline.cli.command_file_arguments import close_matches
         from paceline.cli.command_line import main as run
         from paceline.cli.command_line import modules
+        from paceline.cli.parser_and_file_arguments import close_matches
 
         if name not in modules():
             near = close_matches(name, [*modules()])

@@ -1177,7 +1177,7 @@ class _Filter(Protocol):
     def values(self) -> SupportsGetItem[int, SupportsIndex]: ...
 
 class _FrameInfo(Protocol):
-    """Frame of a file, as returned by `paceline.snapshot.frame_locations`."""
+    """Frame of a file, as returned by `paceline.snapshot.frame_and_atom_locations`."""
     @property
     def path(self) -> str | PathLike[str]: ...
     @property

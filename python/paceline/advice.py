@@ -9,11 +9,11 @@ from time import perf_counter, thread_time
 
 import numpy as np
 
-from paceline._util.allowed_option_values import FORECAST, ON_ERROR
 from paceline._util.arguments import one_of
 from paceline._util.files import is_address
 from paceline._util.leftovers import ScratchFolder
-from paceline._util.machine import OtherWork, available_cpus
+from paceline._util.machine_and_software import OtherWork, available_cpus
+from paceline._util.option_values_and_selections import FORECAST, ON_ERROR
 from paceline.backends import Backend, Processes, Serial, make_backend
 from paceline.contract.plan import choose_frames
 from paceline.contract.source import (
@@ -391,7 +391,7 @@ def _threads_block_each_other(one: SampleTimes, two: SampleTimes) -> bool:
 def _time_of_mdanalysis(file: TrajectoryFile, some: SampleFrames) -> float | None:
     """Measure the time in which MDAnalysis's own reader reads a frame, s; None if it cannot."""
     # Workers of other analyses need no MDAnalysis.
-    from paceline.mdanalysis.benchmark_mdanalysis_reader import time_of_own_reader
+    from paceline.mdanalysis.time_mdanalysis_reader import time_of_own_reader
 
     count = len(some.values.frames)
     if file.format == "H5MD":

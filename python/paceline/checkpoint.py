@@ -21,15 +21,15 @@ import cloudpickle
 import numpy as np
 
 from paceline._core import __version__
-from paceline._util.digest import digest, members_used
 from paceline._util.files import check_output
 from paceline._util.journal import Journal
+from paceline._util.python_object_digest import digest, members_used
 from paceline._util.signals import Stopping, resume_advice
 from paceline.contract.analysis import Analysis
+from paceline.contract.analysis_kinds import Kind
 from paceline.contract.plan import Plan
 from paceline.contract.run_info import RUN_ATTRIBUTES
 from paceline.contract.system_interface import attribute_of
-from paceline.contract.worker_parts import Kind
 from paceline.engine.collect import Cursor, Record, RecordRange, RowRange
 from paceline.engine.passes import FramePass
 from paceline.engine.stage_over_collected_rows import PartsRun

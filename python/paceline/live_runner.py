@@ -7,10 +7,10 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 
-from paceline.continuation import GrownRun
 from paceline.contract.analysis import Analysis
 from paceline.contract.system_interface import Atoms, Frames
 from paceline.contract.transform_interface import Transform
+from paceline.incremental_run import GrownRun
 from paceline.performance.number_format import many
 from paceline.runner import ListedAnalyses, Work, follow
 
@@ -62,7 +62,7 @@ class Update(GrownRun):
     def _last_time(self) -> str:
         """Return the time of the last analysed frame for the first line of the state."""
         from paceline.analysis.base import AnalysisBase  # `import paceline` is light without it
-        from paceline.analysis.system_text import time_text
+        from paceline.analysis.describe_system_and_frames import time_text
 
         for one in self.analyses.values():
             if isinstance(one, AnalysisBase) and one.times_known and len(one.times):
@@ -70,7 +70,9 @@ class Update(GrownRun):
         return ""
 
     def _repr_html_(self) -> str:
-        from paceline.analysis.table_verdicts import verdicts_of  # `import paceline` is light
+        from paceline.analysis.table_convergence_verdicts import (
+            verdicts_of,  # `import paceline` is light
+        )
         from paceline.performance.html_elements import html_table, notebook_page
 
         found = verdicts_of({name: one.results.table for name, one in self.analyses.items()})

@@ -11,7 +11,7 @@ from paceline.block import Block
 from paceline.contract.source import TimeAxis
 from paceline.contract.system_interface import Atoms, attribute_of
 from paceline.errors import AtomCountError, UnsupportedError
-from paceline.hdf5.trajectory import is_hdf5
+from paceline.hdf5.open_hdf5_trajectory import is_hdf5
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory
 from paceline.trajectory.open import files_named

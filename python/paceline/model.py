@@ -3,7 +3,7 @@
 `predict` is the main function; the manual explains the formula term by term under "The model".
 """
 
-from paceline._util.allowed_option_values import SCHEDULES
+from paceline._util.option_values_and_selections import SCHEDULES
 from paceline.performance.model import (
     FILE_SYSTEMS,
     LAYOUTS,

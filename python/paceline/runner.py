@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, runtime_checka
 import numpy as np
 
 from paceline._core import __version__
-from paceline._util.allowed_option_values import ON_ERROR
 from paceline._util.arguments import one_of, parse_size
 from paceline._util.files import check_distinct, is_stream
-from paceline._util.machine import MemoryLimit
+from paceline._util.machine_and_software import MemoryLimit
+from paceline._util.option_values_and_selections import ON_ERROR
 from paceline._util.progress import Progress
 from paceline.backends import MPI, Serial, make_backend
 from paceline.backends.base import Backend, CollectiveRun
@@ -41,12 +41,12 @@ from paceline.errors import SelectionError, UnsupportedError, name_of_imported, 
 from paceline.performance.record import DuplicateAttempt
 from paceline.timing import Timings
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
-from paceline.trajectory.tee import TeeOptions
+from paceline.trajectory.write_stream_to_file import TeeOptions
 from paceline.transform.apply_transforms import TransformsOfEach, check_transforms, transforms_of
-from paceline.transform.broken_molecules import make_checks
+from paceline.transform.check_broken_molecules import make_checks
 
 if TYPE_CHECKING:
-    from paceline.continuation import Continuation, State
+    from paceline.incremental_run import Continuation, State
 
 #: Maximum number of workers for which each block starts from the transformation's state after the
 #: previous block. Transforming a block takes about half as long as decoding it, so that with more
@@ -345,7 +345,7 @@ def follow(
     `enough` returns the reason why no further frames are needed, or None: unlike `stop_when`, it
     does not end the simulation.
     """
-    from paceline.continuation import AwaitedFrames, GrowingRun  # runs over files do not need it
+    from paceline.incremental_run import AwaitedFrames, GrowingRun  # runs over files do not need it
 
     bounds = (options.get("start"), options.get("stop"), options.get("step"), options.get("frames"))
     chosen = AwaitedFrames(*bounds)
@@ -387,7 +387,7 @@ def follow(
 
 def run_stream(work: Work, **options: Unpack[RunOptions]) -> None:
     """Run analyses of a stream until it ends."""
-    from paceline.continuation import GrownRun  # runs over files do not need it
+    from paceline.incremental_run import GrownRun  # runs over files do not need it
 
     for _ in follow(work, GrownRun, **options):
         pass  # the last state has all results
@@ -523,7 +523,7 @@ def trajectory_of(groups: Sequence[Atoms], transforms: Sequence[Transform]) -> T
     universe = groups[0].universe
     if not isinstance(universe, FileTrajectory):
         # Deferred: worker processes import this module, but never MDAnalysis.
-        from paceline.mdanalysis.universe_trajectory import open_trajectory
+        from paceline.mdanalysis.open_atomgroup_trajectory import open_trajectory
 
         return open_trajectory(groups)
     if any(len(group) == 0 for group in groups):

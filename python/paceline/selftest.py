@@ -24,16 +24,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline._core import __version__
-from paceline._util.digest import digest
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, launched
 from paceline._util.leftovers import ScratchFolder
-from paceline._util.machine import (
+from paceline._util.machine_and_software import (
     available_cpus,
     describe_machine,
     describe_system,
     describe_versions,
 )
 from paceline._util.os_calls import WINDOWS
+from paceline._util.python_object_digest import digest
 
 #: Number of residues in the chain; each has N, CA, C and O.
 N_RESIDUES = 60
@@ -321,7 +321,7 @@ def _same_bits(folder: Path, wanted: dict[str, str], backend: str) -> str:
 
 def _ranks(folder: Path, wanted: dict[str, str]) -> str:
     """Run all analyses on MPI ranks, started by the launcher of this machine."""
-    from paceline.performance.bench import find_launcher
+    from paceline.performance.scaling_benchmark import find_launcher
 
     script = folder / "rank.py"
     script.write_text(SCRIPT, encoding="utf-8")

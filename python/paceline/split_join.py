@@ -13,7 +13,7 @@ from paceline._util.progress import Progress
 from paceline.backends.mpi import rank_calls
 from paceline.contract.source import FORMATS, REMARK, TrajectoryFile, extents_in
 from paceline.errors import DamagedFileError, UnsupportedError, warn
-from paceline.hdf5.trajectory import EXTENSIONS, Hdf5File, Hdf5Options
+from paceline.hdf5.open_hdf5_trajectory import EXTENSIONS, Hdf5File, Hdf5Options
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.copy_frames import (
     Copy,

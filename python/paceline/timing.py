@@ -26,7 +26,7 @@ from paceline.performance.record import (
     WorkerTiming,
     moved,
 )
-from paceline.performance.time_breakdown import Straggler, find_stragglers, report_of
+from paceline.performance.time_breakdown_and_stragglers import Straggler, find_stragglers, report_of
 
 __all__ = ["BlockTiming", "DuplicateAttempt", "Straggler", "Timings", "WorkerTiming"]
 

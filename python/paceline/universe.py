@@ -16,8 +16,8 @@ from MDAnalysis.core._get_readers import get_parser_for, get_reader_for
 from MDAnalysis.core.groups import AtomGroup
 
 from paceline import _core
-from paceline._util.allowed_option_values import MARTINI_WATERS
 from paceline._util.files import check_no_url, is_address, is_stream
+from paceline._util.option_values_and_selections import MARTINI_WATERS
 from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.contract.system_interface import attribute_of
 from paceline.errors import (
@@ -31,7 +31,7 @@ from paceline.errors import (
     with_hint,
     with_script_advice,
 )
-from paceline.hdf5.trajectory import EXTENSIONS, is_hdf5
+from paceline.hdf5.open_hdf5_trajectory import EXTENSIONS, is_hdf5
 from paceline.mdanalysis import topology_cache
 from paceline.mdanalysis.open_on_all_ranks import load_trajectory, open_universe
 from paceline.mdanalysis.reader import Reader, is_name, opens_with_paceline
@@ -39,7 +39,7 @@ from paceline.trajectory.addresses import local_copy
 from paceline.trajectory.arrays import check_positions, refuse_numbers
 from paceline.trajectory.open import cache_folder, files_named, is_decoded, names_in, with_copies
 from paceline.transform.compare_atom_names import order_in_file
-from paceline.transform.find_bonds import add_guessed_bonds
+from paceline.transform.known_and_guessed_bonds import add_guessed_bonds
 
 #: Selections of parts of a system that are often saved on their own.
 _USUAL_PARTS = (
@@ -150,7 +150,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         name, given = None, kwargs
         if _is_hdf5_topology(topology, kwargs.get("topology_format")):
             # Deferred: the HDF5 library is loaded only for an HDF5 topology.
-            from paceline.hdf5.detect_convention import read_topology
+            from paceline.hdf5.open_any_convention import read_topology
 
             name = os.fspath(topology)
             coordinates = coordinates or (name,)

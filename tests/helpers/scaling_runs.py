@@ -3,7 +3,7 @@
 import json
 
 from paceline.cli import bench
-from paceline.performance.bench import quantities
+from paceline.performance.scaling_benchmark import quantities
 from paceline.timing import BlockTiming, Timings
 
 MS = 10**6

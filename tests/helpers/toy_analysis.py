@@ -7,7 +7,7 @@ import numpy as np
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.results import Results
 from paceline.contract.analysis_declaration import PBC, Declaration, Member
-from paceline.contract.worker_parts import PerFrame
+from paceline.contract.analysis_kinds import PerFrame
 
 
 class ToyExtent(AnalysisBase):

@@ -8,7 +8,7 @@ import numpy as np
 import paceline
 from paceline.analysis.rms import RMSF
 from paceline.errors import FileChangedError
-from paceline.mdanalysis.universe_trajectory import FileTrajectory
+from paceline.mdanalysis.open_atomgroup_trajectory import FileTrajectory
 
 # Disable the check on the first rank, as if another host had another file.
 FileTrajectory.verify = lambda self: None

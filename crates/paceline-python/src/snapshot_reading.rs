@@ -27,7 +27,7 @@ type Raised = Mutex<Option<PyErr>>;
 
 attributes! {
     #[name = "_FrameInfo"]
-    /// Frame of a file, as returned by `paceline.snapshot.frame_locations`.
+    /// Frame of a file, as returned by `paceline.snapshot.frame_and_atom_locations`.
     pub(super) struct Frame {
         path: PathBuf,
         frame: u64,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Self
 
-from paceline._util.allowed_option_values import PROGRESS
+from paceline._util.option_values_and_selections import PROGRESS
 
 #: Progress is shown only for runs longer than this, seconds.
 PATIENCE = 2.0

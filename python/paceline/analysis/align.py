@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
-from paceline._util.allowed_option_values import SOLUTE, TRACE
 from paceline._util.arguments import whole_number
+from paceline._util.option_values_and_selections import SOLUTE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, backend_of_mdanalysis, table_in_time
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
 from paceline.analysis.rms import table_of_rmsf
-from paceline.analysis.structure_files import write_structures
+from paceline.analysis.structure_writer import write_structures
 from paceline.analysis.values_on_structure import StructureValues
 from paceline.contract.analysis_declaration import MASS, REF, Declaration
+from paceline.contract.analysis_kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms, describe_selection
 from paceline.contract.system_interface import Atoms, System, trajectory_name
-from paceline.contract.worker_parts import PerFrame, Reduction
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import FurtherOptions, run
 from paceline.transform.apply_transforms import (
@@ -26,15 +26,15 @@ from paceline.transform.apply_transforms import (
     frames_until,
     reference_positions,
 )
-from paceline.transform.atom_choice import (
+from paceline.transform.broken_reference import warn_of_broken_frame
+from paceline.transform.compare_atom_names import other_order
+from paceline.transform.selections_and_weights import (
     check_masses,
     choose_atoms,
     pair_of_groups,
     pair_of_selections,
     relative_weights,
 )
-from paceline.transform.broken_reference import warn_of_broken_frame
-from paceline.transform.compare_atom_names import other_order
 from paceline.transform.superpose import fit
 
 if TYPE_CHECKING:

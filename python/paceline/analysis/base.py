@@ -13,17 +13,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
 
-from paceline._util.allowed_option_values import BACKENDS
 from paceline._util.arguments import one_of, parameters_of
 from paceline._util.json_types import JsonObject
-from paceline._util.machine import software
+from paceline._util.machine_and_software import software
+from paceline._util.option_values_and_selections import BACKENDS
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.read_saved_tables import CALL
 from paceline.analysis.recorded_call import Call, describe_call
 from paceline.analysis.results import Results
+from paceline.analysis.saved_table_format import CALL
 from paceline.analysis.table import Table, with_gaps
 from paceline.contract.analysis import Analysis, OfRun
 from paceline.contract.analysis_declaration import Declaration
+from paceline.contract.analysis_kinds import (
+    OverParts,
+    PerBlock,
+    PerFrame,
+    PrefixScan,
+    Ragged,
+    Reduction,
+)
 from paceline.contract.run_info import (
     RUN_ATTRIBUTES,
     describe_atoms,
@@ -40,20 +48,12 @@ from paceline.contract.system_interface import (
     trajectory_name,
 )
 from paceline.contract.transform_interface import Transform
-from paceline.contract.worker_parts import (
-    OverParts,
-    PerBlock,
-    PerFrame,
-    PrefixScan,
-    Ragged,
-    Reduction,
-)
 from paceline.errors import NotRunError, UnsupportedError, warn
 from paceline.performance.number_format import many
 from paceline.runner import FurtherOptions, run
 from paceline.timing import Timings
-from paceline.transform.atom_choice import check_static
-from paceline.transform.compounds import fragindices_of
+from paceline.transform.bonds_and_compounds import fragindices_of
+from paceline.transform.selections_and_weights import check_static
 
 if TYPE_CHECKING:
     from paceline.analysis.values_on_structure import StructureValues
@@ -88,7 +88,7 @@ class AnalysisBase(Analysis):
         worker part of the next pass. A worker part that has `scan` needs two passes.
     over_parts : bool
         True if the last stage does not read frames, but computes parts of the collected rows
-        (`paceline.contract.worker_parts.OverParts`).
+        (`paceline.contract.analysis_kinds.OverParts`).
     frames_together : int
         Blocks begin at multiples of this number of frames. It is a power of two; with another
         number, reductions in the same run would sum the frames in another order, and might differ
@@ -275,7 +275,7 @@ class AnalysisBase(Analysis):
             one result. If a frame has any number of records, the object has
             `compute_records(block)` instead, which returns the numbers of records per frame and all
             records. If rows depend on all earlier frames, it has `scan(block)`, `merge(left,
-            right)` and `compute(block, state)` (`paceline.contract.worker_parts.PrefixScan`). The
+            right)` and `compute(block, state)` (`paceline.contract.analysis_kinds.PrefixScan`). The
             object is pickled, and must not contain MDAnalysis objects.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method prepare")

@@ -13,7 +13,7 @@ import numpy as np
 
 from paceline._util.files import check_local, is_stream, new_file, saved_together
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.battery_descriptions import (
+from paceline.analysis.battery_definitions import (
     default_descriptions,
     ligands_of,
     read_battery_file,
@@ -23,9 +23,9 @@ from paceline.analysis.battery_page import page_of_battery
 from paceline.analysis.described_analyses import make_analysis, select_described
 from paceline.analysis.energies import Energies, read_energies
 from paceline.analysis.needed_transforms import needed_transforms
-from paceline.analysis.read_saved_tables import METADATA
 from paceline.analysis.results import Results, further_results
-from paceline.analysis.table_verdicts import equilibrated_start
+from paceline.analysis.saved_table_format import METADATA
+from paceline.analysis.table_convergence_verdicts import equilibrated_start
 from paceline.contract.analysis import is_updated
 from paceline.contract.analysis_declaration import Description
 from paceline.contract.figure_options import FigureOptions
@@ -33,12 +33,12 @@ from paceline.contract.plan import choose_frames
 from paceline.contract.system_interface import NoFramesYet, System, attribute_of, offline
 from paceline.errors import PacelineError, UnsupportedError, kept_warnings, warn
 from paceline.performance.analysis_results_page import PageState
-from paceline.performance.figure_style import check_style
+from paceline.performance.figure_style_and_elements import check_style
 from paceline.performance.number_format import many
 from paceline.runner import FramesChosen, RunOptions, run, run_stream
 from paceline.timing import Timings
 from paceline.trajectory.open import files_named
-from paceline.trajectory.tee import TeeOptions
+from paceline.trajectory.write_stream_to_file import TeeOptions
 
 #: Name of the energies among the analyses, in battery files and in filenames.
 ENERGIES = "energies"

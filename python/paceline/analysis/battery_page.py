@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from paceline._core import __version__
+from paceline.analysis.describe_system_and_frames import describe_span, describe_system
 from paceline.analysis.energies import Energies
 from paceline.analysis.interactive_charts import charts_of
 from paceline.analysis.results import Results, kind_of
-from paceline.analysis.system_text import describe_span, describe_system
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_verdicts import (
+from paceline.analysis.table_convergence_verdicts import (
     MOST_SERIES,
     count_verdicts,
     system_verdict,
@@ -32,7 +32,7 @@ from paceline.performance.analysis_results_page import (
     ResultSection,
     results_page,
 )
-from paceline.performance.figure_style import STYLE, styled
+from paceline.performance.figure_style_and_elements import STYLE, styled
 from paceline.performance.number_format import joined, many
 
 if TYPE_CHECKING:

@@ -3,19 +3,19 @@
 import numpy as np
 
 from paceline import _core
-from paceline._util.allowed_option_values import LIPIDS
 from paceline._util.arguments import length
+from paceline._util.option_values_and_selections import LIPIDS
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CorePart, columns_of
 from paceline.analysis.results import Results
 from paceline.block import Block, check_refused, vectors_of
 from paceline.contract.analysis_declaration import Declaration, Member
+from paceline.contract.analysis_kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms
-from paceline.contract.worker_parts import PerFrame
 from paceline.performance.number_format import many
-from paceline.transform.atom_choice import check_not_empty
-from paceline.transform.compounds import known_bonds
+from paceline.transform.bonds_and_compounds import known_bonds
+from paceline.transform.selections_and_weights import check_not_empty
 
 #: Maximum standard deviation of the heights of headgroups in a leaflet, relative to thickness.
 FLAT = 0.25

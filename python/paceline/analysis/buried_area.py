@@ -12,11 +12,11 @@ from paceline.analysis.sasa import SASA
 from paceline.analysis.table import along_residues
 from paceline.block import Block, check_refused
 from paceline.contract.analysis_declaration import Declaration, Member
+from paceline.contract.analysis_kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms
-from paceline.contract.worker_parts import PerFrame
 from paceline.errors import SelectionError
-from paceline.transform.atom_choice import check_not_empty, check_static
+from paceline.transform.selections_and_weights import check_not_empty, check_static
 
 
 class BuriedArea(AnalysisBase):

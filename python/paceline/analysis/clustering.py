@@ -9,21 +9,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from paceline._util.allowed_option_values import TRACE
 from paceline._util.arguments import length, one_of, whole_number
+from paceline._util.option_values_and_selections import TRACE
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.jackknife_intervals import errors_of_states
 from paceline.analysis.results import Results
-from paceline.analysis.structure_files import write_structures
+from paceline.analysis.structure_writer import write_structures
 from paceline.analysis.table import Table, fractions_of_frames
 from paceline.analysis.tiles import PairRmsds, Positions, TileParts, Tiles, left_out
 from paceline.block import Block
 from paceline.contract.analysis_declaration import MASS, Declaration, Option
+from paceline.contract.analysis_kinds import OverParts, PerFrame
 from paceline.contract.system_interface import Atoms, System
-from paceline.contract.worker_parts import OverParts, PerFrame
 from paceline.engine.stage_over_collected_rows import allocate_results
-from paceline.transform.atom_choice import choose_atoms, relative_weights
+from paceline.transform.selections_and_weights import choose_atoms, relative_weights
 
 #: Methods that need a cutoff.
 BY_CUTOFF = ("gromos", "leader")

@@ -17,14 +17,14 @@ from paceline.analysis.table import Image, Table, telling_columns, titles_of_lim
 from paceline.analysis.values_on_structure import spread_over_atoms
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.contract.analysis_declaration import PBC, REF, Declaration, Member, Option
+from paceline.contract.analysis_kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, System, attribute_of, has_attribute
-from paceline.contract.worker_parts import PerFrame, Reduction
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.apply_transforms import check_positions
-from paceline.transform.atom_choice import check_not_empty, check_static
 from paceline.transform.broken_reference import warn_of_broken_reference
 from paceline.transform.compare_atom_names import other_order
+from paceline.transform.selections_and_weights import check_not_empty, check_static
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.contacts

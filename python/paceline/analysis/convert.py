@@ -16,10 +16,10 @@ from paceline._util.files import (
     saved_together,
     warn_of_leftovers,
 )
-from paceline._util.machine import current_command
+from paceline._util.machine_and_software import current_command
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.results import Results
-from paceline.analysis.structure_files import (
+from paceline.analysis.structure_writer import (
     STRUCTURES,
     FirstFrame,
     StructureFrames,
@@ -27,11 +27,11 @@ from paceline.analysis.structure_files import (
 )
 from paceline.block import cell_of
 from paceline.contract import source
+from paceline.contract.analysis_kinds import PerBlock, Receiver
 from paceline.contract.run_info import describe_atoms, describe_frames
 from paceline.contract.system_interface import Atoms, Frames, Timestep, attribute_of, fields_of
-from paceline.contract.worker_parts import PerBlock, Receiver
 from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
-from paceline.hdf5.trajectory import EXTENSIONS
+from paceline.hdf5.open_hdf5_trajectory import EXTENSIONS
 from paceline.trajectory.frames_without_topology import Frame
 from paceline.trajectory.write_frames import FrameFile, FramesToWrite, Target
 from paceline.trajectory.write_h5md import H5MDFile

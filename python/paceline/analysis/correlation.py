@@ -27,11 +27,11 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table, title_of_band
 from paceline.block import Block
 from paceline.contract.analysis_declaration import Declaration
+from paceline.contract.analysis_kinds import OverParts, PerFrame
 from paceline.contract.system_interface import Atoms, System, has_attribute
-from paceline.contract.worker_parts import OverParts, PerFrame
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
-from paceline.transform.atom_choice import check_not_empty
+from paceline.transform.selections_and_weights import check_not_empty
 
 #: Minimum number of lag times in figures of velocities and currents, for runs that have more.
 DRAWN = 100

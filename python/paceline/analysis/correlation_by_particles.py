@@ -8,7 +8,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis.diffusion import BlockFit
-from paceline.contract.worker_parts import OverParts
+from paceline.contract.analysis_kinds import OverParts
 from paceline.engine.result_arrays import put_rows
 from paceline.engine.stage_over_collected_rows import allocate_results
 from paceline.transform.jumps import unwrap_series

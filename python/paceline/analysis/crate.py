@@ -17,15 +17,15 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
-from paceline._util.digest import file_digest
 from paceline._util.files import is_address, new_file
 from paceline._util.json_types import JsonObject
-from paceline.analysis.read_saved_tables import COMMAND, FOLDER, INPUT, METADATA, names_in
-from paceline.analysis.recompute_and_compare import ENDINGS, ResultFile
+from paceline._util.python_object_digest import file_digest
+from paceline.analysis.compare_recomputed_results import ENDINGS, ResultFile
+from paceline.analysis.read_survey_catalogue import SEPARATOR
+from paceline.analysis.saved_table_format import COMMAND, FOLDER, INPUT, METADATA, names_in
 from paceline.analysis.survey_records import PROGRAMS as OF_SURVEY
 from paceline.analysis.survey_records import WITH_INCLUDED
 from paceline.analysis.survey_tables import Survey
-from paceline.analysis.survey_trajectory_catalogue import SEPARATOR
 from paceline.errors import UnsupportedError
 from paceline.hdf5 import mdcath
 from paceline.performance.number_format import many

@@ -8,10 +8,10 @@ from paceline.analysis.pca import covariance_of, cross_correlation_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.contract.analysis_declaration import Declaration
+from paceline.contract.analysis_kinds import Reduction
 from paceline.contract.system_interface import Atoms, System, has_attribute
-from paceline.contract.worker_parts import Reduction
 from paceline.transform.apply_transforms import first_positions
-from paceline.transform.atom_choice import check_not_empty, check_static
+from paceline.transform.selections_and_weights import check_not_empty, check_static
 
 
 class CrossCorrelation(AnalysisBase):

@@ -15,13 +15,13 @@ from paceline.analysis.table import Image, Table
 from paceline.analysis.updating_groups import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
 from paceline.contract.analysis_declaration import Declaration, Option
+from paceline.contract.analysis_kinds import Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, System
-from paceline.contract.worker_parts import Reduction
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import percent
 from paceline.transform.apply_transforms import check_positions
-from paceline.transform.atom_choice import check_not_empty
+from paceline.transform.selections_and_weights import check_not_empty
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.density

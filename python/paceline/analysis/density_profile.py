@@ -8,21 +8,21 @@ import numpy as np
 from paceline import _core
 from paceline._util.arguments import length, one_of
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.guess_atom_properties import elements_of
+from paceline.analysis.guess_elements_and_donors import elements_of
 from paceline.analysis.kernels import check_finite
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import mean_of_series
 from paceline.block import Block, upright_vectors
 from paceline.contract.analysis_declaration import Declaration, Option
+from paceline.contract.analysis_kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, Selected, are_several, attribute_of
-from paceline.contract.worker_parts import PerFrame
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many, percent
-from paceline.transform.atom_choice import check_not_empty, check_static, select
 from paceline.transform.compare_atom_names import name_atom
 from paceline.transform.masses import masses_of, missing_masses_reason
+from paceline.transform.selections_and_weights import check_not_empty, check_static, select
 
 #: Names and units of the densities.
 UNITS = {

@@ -14,8 +14,8 @@ from paceline.contract.catalogue import catalogue
 from paceline.contract.system_interface import System
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import joined
-from paceline.transform.atom_choice import select_atoms
-from paceline.transform.find_bonds import describe_missing_bonds
+from paceline.transform.known_and_guessed_bonds import describe_missing_bonds
+from paceline.transform.selections_and_weights import select_atoms
 
 #: Classes by the short names that a battery file may use; other classes need module.Class.
 NAMES = {name: one["class"] for name, one in catalogue().items() if one["in_batteries"]}

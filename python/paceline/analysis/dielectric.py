@@ -27,13 +27,13 @@ from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import mean_of_series, with_error
 from paceline.block import Block
 from paceline.contract.analysis_declaration import Declaration
+from paceline.contract.analysis_kinds import OverParts, PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, System, has_attribute
 from paceline.contract.transform_interface import CoreTransform
-from paceline.contract.worker_parts import OverParts, PerFrame
 from paceline.errors import UnsupportedError
-from paceline.transform.atom_choice import check_not_empty
-from paceline.transform.compounds import advice_on_sites, molecular_bonds_of
+from paceline.transform.bonds_and_compounds import advice_on_sites, molecular_bonds_of
+from paceline.transform.selections_and_weights import check_not_empty
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.dielectric

@@ -8,8 +8,8 @@ import numpy as np
 from paceline.analysis.uncertainty import LEVEL, mean_of_replicas, students_t, with_error
 from paceline.contract.system_interface import System, has_attribute
 from paceline.performance.number_format import joined, many
-from paceline.transform.compounds import known_bonds
-from paceline.transform.find_bonds import bond_list
+from paceline.transform.bonds_and_compounds import known_bonds
+from paceline.transform.known_and_guessed_bonds import bond_list
 
 #: Possible numbers of time blocks, and for each the maximum ratio of the longest lag time of the
 #: fit to the length of the run. A block is at least twice as long as this lag time, so that it

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from paceline._util.allowed_option_values import TRACE
 from paceline._util.arguments import function_name, whole_number
+from paceline._util.option_values_and_selections import TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.tiles import Metric, PairMetrics, PairRmsds, Positions, Tiles
 from paceline.contract.analysis_declaration import MASS, NO_SUPERPOSITION, Declaration, Option
+from paceline.contract.analysis_kinds import OverParts, PerFrame
 from paceline.contract.system_interface import Atoms, System, has_attribute
-from paceline.contract.worker_parts import OverParts, PerFrame
 from paceline.errors import NotRunError, UnsupportedError
-from paceline.transform.atom_choice import choose_atoms, relative_weights
+from paceline.transform.selections_and_weights import choose_atoms, relative_weights
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.diffusionmap

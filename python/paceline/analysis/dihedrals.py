@@ -15,6 +15,7 @@ from paceline.analysis.molecular_chains import Chains
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, numbers_of, residue_labels
 from paceline.contract.analysis_declaration import Declaration, Member
+from paceline.contract.analysis_kinds import PerFrame
 from paceline.contract.system_interface import (
     Atoms,
     Residues,
@@ -23,11 +24,10 @@ from paceline.contract.system_interface import (
     has_attribute,
     residue_name,
 )
-from paceline.contract.worker_parts import PerFrame
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import joined
-from paceline.transform.atom_choice import check_not_empty, check_static
 from paceline.transform.compare_atom_names import name_atom
+from paceline.transform.selections_and_weights import check_not_empty, check_static
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.dihedrals

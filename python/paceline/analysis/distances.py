@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
-from paceline._util.allowed_option_values import TRACE
+from paceline._util.option_values_and_selections import TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.image_warnings import nearer_images
@@ -13,12 +13,12 @@ from paceline.analysis.kernels import CoreRows, Moments, RowMoments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.contract.analysis_declaration import PBC, Declaration, Option
+from paceline.contract.analysis_kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, has_attribute
-from paceline.contract.worker_parts import PerFrame, Reduction
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.atom_choice import check_not_empty, check_static, known_weights
 from paceline.transform.masses import masses_of
+from paceline.transform.selections_and_weights import check_not_empty, check_static, known_weights
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.atomicdistances

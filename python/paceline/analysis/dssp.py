@@ -12,11 +12,11 @@ from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import States, Table, along_residues, telling_columns, with_gaps
 from paceline.contract.analysis_declaration import Declaration, Member
+from paceline.contract.analysis_kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, Residues
-from paceline.contract.worker_parts import PerFrame
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.atom_choice import check_static
+from paceline.transform.selections_and_weights import check_static
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.dssp

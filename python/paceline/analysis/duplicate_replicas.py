@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from paceline._util.digest import file_digest
+from paceline._util.python_object_digest import file_digest
 from paceline.analysis.table import Table, matching_rows
 from paceline.analysis.uncertainty import LEAST_VALUES
 from paceline.contract.system_interface import System, attribute_of

@@ -16,12 +16,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline._util.digest import file_digest
-from paceline._util.machine import software
+from paceline._util.machine_and_software import software
+from paceline._util.python_object_digest import file_digest
 from paceline.analysis.energy_files import read_file
+from paceline.analysis.energy_text_files import Content, EnergyPart
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, rounding_of
-from paceline.analysis.text_rows import Content, EnergyPart
 from paceline.analysis.uncertainty import mean_of_series, students_t, used_rows, with_error
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import joined, many

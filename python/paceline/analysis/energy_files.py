@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from paceline.analysis.energy_lammps import LammpsLog
-from paceline.analysis.text_rows import (
+from paceline.analysis.energy_text_files import (
     Content,
     EnergyPart,
     TermColumns,

@@ -5,7 +5,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from paceline.analysis.text_rows import (
+from paceline.analysis.energy_text_files import (
     Content,
     EnergyPart,
     TermColumns,

@@ -25,7 +25,7 @@ from paceline.analysis.figure_text_layout import (
 )
 from paceline.analysis.series_verdict import DRIFTING
 from paceline.analysis.table import Image, States, Table, name_and_unit, rounding_of
-from paceline.analysis.table_verdicts import (
+from paceline.analysis.table_convergence_verdicts import (
     MOST_DIGITS,
     SeriesVerdict,
     kind_of_series,

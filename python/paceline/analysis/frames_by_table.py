@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from paceline._util.arguments import whole_number
-from paceline.analysis.read_saved_tables import OF_FRAMES, SavedTable, names_in, read_saved
 from paceline.analysis.row_condition import RowCondition, find_title
+from paceline.analysis.saved_table_format import OF_FRAMES, SavedTable, names_in, read_saved
 from paceline.analysis.table import rounding_of
 from paceline.contract.system_interface import attribute_of
 from paceline.errors import UnsupportedError

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 
 from paceline._util.arguments import whole_number
-from paceline._util.machine import software
+from paceline._util.machine_and_software import software
 from paceline.analysis.jackknife_intervals import (
     N_PARTS,
     Added,
     FunctionErrors,
     errors_of_function,
 )
-from paceline.analysis.read_saved_tables import OF_FRAMES, STEP, read_saved, title_like
 from paceline.analysis.results import Results
+from paceline.analysis.saved_table_format import OF_FRAMES, STEP, read_saved, title_like
 from paceline.analysis.table import Image, Table, matching_rows, name_and_unit, title_of_band
 from paceline.analysis.uncertainty import digits, mean_of_series
 from paceline.contract.source import UNKNOWN_TIMES

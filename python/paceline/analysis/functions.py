@@ -11,8 +11,8 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating_groups import GroupFinder, follow_if_changing
 from paceline.block import AtomAttributes, Block, field_bits
+from paceline.contract.analysis_kinds import PerFrame, PrefixScan, Ragged, Reduction, Result, State
 from paceline.contract.system_interface import Atoms, Residues, System, attribute_of
-from paceline.contract.worker_parts import PerFrame, PrefixScan, Ragged, Reduction, Result, State
 from paceline.errors import UnsupportedError, warn
 from paceline.transform.masses import missing_masses_reason
 

@@ -5,23 +5,23 @@ from typing import Literal
 import numpy as np
 
 from paceline import _core
-from paceline._util.allowed_option_values import SOLUTE
 from paceline._util.arguments import one_of
+from paceline._util.option_values_and_selections import SOLUTE
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CoreRows, fill_row
 from paceline.analysis.results import Results
 from paceline.analysis.updating_groups import GroupFinder, follow_if_changing
 from paceline.block import Block
 from paceline.contract.analysis_declaration import Declaration, Member
+from paceline.contract.analysis_kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, System
-from paceline.contract.worker_parts import PerFrame
 from paceline.errors import SelectionError
 from paceline.performance.number_format import many
-from paceline.transform.atom_choice import check_not_empty, known_weights
+from paceline.transform.bonds_and_compounds import compound_of_atoms
 from paceline.transform.compare_atom_names import name_atom
-from paceline.transform.compounds import compound_of_atoms
 from paceline.transform.masses import masses_of
+from paceline.transform.selections_and_weights import check_not_empty, known_weights
 
 #: Compounds that are measured separately.
 COMPOUNDS = ("residues", "segments", "fragments")

@@ -18,7 +18,7 @@ from paceline.analysis.groups import (
     presence_table,
     timeline_table,
 )
-from paceline.analysis.guess_atom_properties import (
+from paceline.analysis.guess_elements_and_donors import (
     POLAR,
     POLAR_ACCEPTORS,
     POLAR_HYDROGENS,
@@ -46,13 +46,13 @@ from paceline.analysis.updating_groups import (
     is_changing,
 )
 from paceline.contract.analysis_declaration import CORRELATION, LAGS, Declaration, Member, Option
+from paceline.contract.analysis_kinds import Ragged
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, System, UpdatingAtoms, has_attribute
-from paceline.contract.worker_parts import Ragged
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
-from paceline.transform.atom_choice import naming_lacks, updates_itself
-from paceline.transform.find_bonds import add_bonds_to_select, bond_list
+from paceline.transform.known_and_guessed_bonds import add_bonds_to_select, bond_list
+from paceline.transform.selections_and_weights import naming_lacks, updates_itself
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.hydrogenbonds.hbond_analysis

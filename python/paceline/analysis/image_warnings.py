@@ -10,8 +10,8 @@ from paceline.block import cell_of, dimensions_of, periodic_vectors, upright_vec
 from paceline.contract.system_interface import Atoms, System, positions_in
 from paceline.contract.transform_interface import CoreTransform
 from paceline.errors import UnsupportedError
+from paceline.transform.bonds_and_compounds import molecular_bonds_of
 from paceline.transform.compare_atom_names import name_atom
-from paceline.transform.compounds import molecular_bonds_of
 
 #: Selection of polymers, whose residues are consecutive in topologies without bonds.
 POLYMER = "protein or nucleic"

@@ -26,7 +26,7 @@ import numpy as np
 from paceline.analysis.mean_error import error_of_mean
 from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, limits_of_fractions
 from paceline.block import Block
-from paceline.contract.worker_parts import Reduction, Result
+from paceline.contract.analysis_kinds import Reduction, Result
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import amount, many
 

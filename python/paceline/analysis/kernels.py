@@ -10,11 +10,11 @@ from numpy.typing import DTypeLike
 
 from paceline import _core
 from paceline.block import PERIODIC, Block, check_refused
-from paceline.contract.worker_parts import PerFrame, Ragged, Reduction
+from paceline.contract.analysis_kinds import PerFrame, Ragged, Reduction
 
 if TYPE_CHECKING:
     from paceline.analysis.updating_groups import FixedGroup, GroupFinder
-    from paceline.transform.compounds import CompoundCenters
+    from paceline.transform.bonds_and_compounds import CompoundCenters
 
 
 class CorePart:

@@ -4,21 +4,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from paceline._util.allowed_option_values import LIPIDS
 from paceline._util.arguments import length, whole_number
+from paceline._util.option_values_and_selections import LIPIDS
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
-from paceline.analysis.summary import describe_columns
+from paceline.analysis.results_in_sentences import describe_columns
 from paceline.analysis.table import with_gaps
 from paceline.block import Block
 from paceline.contract.analysis_declaration import PBC, Declaration, Member
+from paceline.contract.analysis_kinds import PerFrame
 from paceline.contract.system_interface import Atoms, System
-from paceline.contract.worker_parts import PerFrame
 from paceline.performance.number_format import many
-from paceline.transform.atom_choice import choose_atoms
+from paceline.transform.selections_and_weights import choose_atoms
 
 
 class LeafletSeries(AnalysisBase):

@@ -16,13 +16,13 @@ from paceline.analysis.table import Table
 from paceline.analysis.updating_groups import GroupFinder, follow_if_changing
 from paceline.block import Block, upright_vectors
 from paceline.contract.analysis_declaration import Declaration
+from paceline.contract.analysis_kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import has_attribute
-from paceline.contract.worker_parts import PerFrame, Reduction
 from paceline.errors import UnsupportedError, with_script_advice
-from paceline.transform.atom_choice import check_not_empty
-from paceline.transform.compounds import compound_of_atoms
+from paceline.transform.bonds_and_compounds import compound_of_atoms
 from paceline.transform.masses import masses_of
+from paceline.transform.selections_and_weights import check_not_empty
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.lineardensity

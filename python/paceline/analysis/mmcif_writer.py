@@ -7,7 +7,7 @@ from typing import TextIO
 
 import numpy as np
 
-from paceline.analysis.guess_atom_properties import elements_of
+from paceline.analysis.guess_elements_and_donors import elements_of
 from paceline.contract.system_interface import Atoms, System, attribute_of
 
 #: Data items of an atom, in the order of columns.

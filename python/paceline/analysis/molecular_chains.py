@@ -12,9 +12,9 @@ from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, Residues, System, are_several, attribute_of
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
-from paceline.transform.atom_choice import check_static
+from paceline.transform.bonds_and_compounds import bonds_of, compound_of_atoms
 from paceline.transform.compare_atom_names import name_atom
-from paceline.transform.compounds import bonds_of, compound_of_atoms
+from paceline.transform.selections_and_weights import check_static
 
 #: Minimum number of atoms in a chain; three atoms form an angle.
 LEAST_ATOMS = 3

@@ -29,16 +29,16 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table, titles_of_limits
 from paceline.block import Block, upright_vectors, vectors_of
 from paceline.contract.analysis_declaration import Declaration, Option
+from paceline.contract.analysis_kinds import OverParts, PerFrame
 from paceline.contract.system_interface import Atoms, System
 from paceline.contract.transform_interface import find_scan
-from paceline.contract.worker_parts import OverParts, PerFrame
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
-from paceline.transform.atom_choice import choose_atoms
+from paceline.transform.bonds_and_compounds import advice_on_sites, compound_of_atoms
 from paceline.transform.compare_atom_names import name_atom
-from paceline.transform.compounds import advice_on_sites, compound_of_atoms
 from paceline.transform.jumps import changed_cells, warn_of_jumps
 from paceline.transform.masses import masses_of
+from paceline.transform.selections_and_weights import choose_atoms
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.msd

@@ -24,8 +24,8 @@ from paceline.analysis.table import (
 )
 from paceline.block import Block, check_refused
 from paceline.contract.analysis_declaration import PBC, Declaration, Member
+from paceline.contract.analysis_kinds import PerFrame, Ragged
 from paceline.contract.system_interface import Atoms
-from paceline.contract.worker_parts import PerFrame, Ragged
 from paceline.transform.distances import PAIR
 
 #: Maximum number of pairs counted in one call, unless they belong to a single frame.

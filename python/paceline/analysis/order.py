@@ -8,18 +8,18 @@ import numpy as np
 
 from paceline.analysis.base import table_in_time
 from paceline.analysis.distances import GroupsAnalysis
-from paceline.analysis.guess_atom_properties import TAILS, elements_of
+from paceline.analysis.guess_elements_and_donors import TAILS, elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import SeriesMean
 from paceline.contract.analysis_declaration import PBC, Declaration, Member, Option
+from paceline.contract.analysis_kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, System, attribute_of, has_attribute
-from paceline.contract.worker_parts import PerFrame
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.atom_choice import check_static, choose_atoms
-from paceline.transform.compounds import bonds_of
+from paceline.transform.bonds_and_compounds import bonds_of
+from paceline.transform.selections_and_weights import check_static, choose_atoms
 
 #: Column title for half the widths of the intervals.
 INTERVAL = "95 % interval"

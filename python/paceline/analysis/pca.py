@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from paceline._util.allowed_option_values import BEADS_OF_BACKBONE, TRACE
 from paceline._util.arguments import whole_number
+from paceline._util.option_values_and_selections import BEADS_OF_BACKBONE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, equally_spaced, table_in_time
 from paceline.analysis.jackknife_intervals import WithParts, errors_of_run, halves_of, in_parts
@@ -16,13 +16,13 @@ from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, title_of_band
 from paceline.contract.analysis_declaration import Declaration, Member, Option
+from paceline.contract.analysis_kinds import PerFrame, Reduction
 from paceline.contract.system_interface import Atoms, System, attribute_of
-from paceline.contract.worker_parts import PerFrame, Reduction
 from paceline.errors import warn
 from paceline.performance.number_format import many, percent
 from paceline.transform.apply_transforms import first_positions
-from paceline.transform.atom_choice import choose_atoms
 from paceline.transform.compare_atom_names import warn_of_other_order
+from paceline.transform.selections_and_weights import choose_atoms
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.pca

@@ -19,8 +19,8 @@ from paceline.analysis.table import Table, title_of_band
 from paceline.analysis.uncertainty import with_error
 from paceline.block import Block
 from paceline.contract.analysis_declaration import Declaration, Option
+from paceline.contract.analysis_kinds import Reduction
 from paceline.contract.system_interface import Atoms
-from paceline.contract.worker_parts import Reduction
 
 #: Value of the bond correlation at which the default fit range ends.
 FIT_END = float(np.exp(-2))

@@ -23,10 +23,10 @@ from paceline.analysis.table import Table, title_of_band
 from paceline.analysis.uncertainty import mean_of_replicas, mean_of_series, with_error
 from paceline.block import Block
 from paceline.contract.analysis_declaration import Declaration
+from paceline.contract.analysis_kinds import PerFrame
 from paceline.contract.system_interface import Atoms
-from paceline.contract.worker_parts import PerFrame
-from paceline.transform.atom_choice import known_weights
 from paceline.transform.masses import masses_of
+from paceline.transform.selections_and_weights import known_weights
 
 #: Maximum number of chains with own columns in a table.
 MOST_COLUMNS = 20

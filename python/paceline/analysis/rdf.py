@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import numpy as np
 
-from paceline._util.allowed_option_values import WATER_OXYGENS
 from paceline._util.arguments import check_range, one_of, whole_number
-from paceline._util.machine import free_memory
+from paceline._util.machine_and_software import free_memory
+from paceline._util.option_values_and_selections import WATER_OXYGENS
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, shared_labels
 from paceline.analysis.image_warnings import beyond_half_the_cell
@@ -29,13 +29,18 @@ from paceline.analysis.table import Table, title_of_band
 from paceline.analysis.updating_groups import describe_group, follow_any
 from paceline.block import cell_of
 from paceline.contract.analysis_declaration import Declaration, Member
+from paceline.contract.analysis_kinds import Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, System
-from paceline.contract.worker_parts import Reduction
 from paceline.errors import MissingDataError, SelectionError, UnsupportedError
 from paceline.performance.number_format import amount
-from paceline.transform.atom_choice import check_not_empty, check_static, updates_itself
-from paceline.transform.compounds import CompoundCenters, Compounds, compound_of_atoms, compounds_of
+from paceline.transform.bonds_and_compounds import (
+    CompoundCenters,
+    Compounds,
+    compound_of_atoms,
+    compounds_of,
+)
+from paceline.transform.selections_and_weights import check_not_empty, check_static, updates_itself
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.rdf

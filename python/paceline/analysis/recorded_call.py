@@ -36,7 +36,7 @@ from paceline.contract.run_info import RunContext
 from paceline.contract.system_interface import System, UpdatingAtoms, attribute_of
 from paceline.contract.transform_interface import Transform
 from paceline.errors import UnsupportedError
-from paceline.transform.atom_choice import updates_itself
+from paceline.transform.selections_and_weights import updates_itself
 
 #: Beginning of a line about a call that cannot be repeated.
 UNKNOWN = "not recorded: "

@@ -12,9 +12,9 @@ import numpy as np
 from paceline._util.files import is_address
 from paceline._util.json_types import JsonObject
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.read_saved_tables import CALL, FURTHER
 from paceline.analysis.recorded_call import PACKAGE, UNKNOWN, unpack
 from paceline.analysis.results import Results, further_results
+from paceline.analysis.saved_table_format import CALL, FURTHER
 from paceline.contract.system_interface import System, attribute_of
 from paceline.contract.transform_interface import Transform
 from paceline.errors import PacelineError, UnsupportedError

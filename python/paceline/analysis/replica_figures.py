@@ -25,7 +25,7 @@ from paceline.analysis.figures import (
 )
 from paceline.analysis.series_verdict import DRIFTING, SAMPLED
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_verdicts import SeriesVerdict
+from paceline.analysis.table_convergence_verdicts import SeriesVerdict
 from paceline.analysis.uncertainty import (
     GroupDifference,
     ReplicaMean,

@@ -18,6 +18,7 @@ from paceline.analysis.battery_page import (
     warnings_sentence,
 )
 from paceline.analysis.convergence import MOST_R_HAT
+from paceline.analysis.describe_system_and_frames import describe_span
 from paceline.analysis.duplicate_replicas import files_of
 from paceline.analysis.interactive_charts import charts_of_profile, charts_of_replicas
 from paceline.analysis.replica_figures import (
@@ -28,9 +29,12 @@ from paceline.analysis.replica_figures import (
     profile_of,
 )
 from paceline.analysis.series_verdict import DRIFTING
-from paceline.analysis.system_text import describe_span
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_verdicts import SeriesVerdict, named_verdicts, system_verdict
+from paceline.analysis.table_convergence_verdicts import (
+    SeriesVerdict,
+    named_verdicts,
+    system_verdict,
+)
 from paceline.analysis.uncertainty import (
     ENOUGH,
     FALSE_DISCOVERIES,
@@ -47,7 +51,7 @@ from paceline.performance.analysis_results_page import (
     ResultSection,
     results_page,
 )
-from paceline.performance.figure_style import STYLE, styled
+from paceline.performance.figure_style_and_elements import STYLE, styled
 from paceline.performance.number_format import joined, many
 from paceline.timing import Timings
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 
 from paceline._util.files import new_file, saved_together
-from paceline._util.machine import software
+from paceline._util.machine_and_software import software
 from paceline.analysis.battery import COMMON_FILES, ENERGIES, TABLES
 from paceline.analysis.duplicate_replicas import (
     Match,
@@ -20,7 +20,6 @@ from paceline.analysis.duplicate_replicas import (
     files_of,
 )
 from paceline.analysis.needed_transforms import needed_transforms
-from paceline.analysis.read_saved_tables import COMMAND, IN_PYTHON, METADATA, is_of_command
 from paceline.analysis.replica_figures import (
     Profile,
     differences,
@@ -39,8 +38,9 @@ from paceline.analysis.replica_page import (
     remarks_of,
 )
 from paceline.analysis.results import Results
+from paceline.analysis.saved_table_format import COMMAND, IN_PYTHON, METADATA, is_of_command
 from paceline.analysis.table import Table
-from paceline.analysis.table_verdicts import (
+from paceline.analysis.table_convergence_verdicts import (
     SeriesVerdict,
     equilibrated_mean,
     equilibrated_start,
@@ -55,7 +55,12 @@ from paceline.analysis.uncertainty import (
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.system_interface import attribute_of
 from paceline.errors import UnsupportedError, kept_warnings, warn
-from paceline.performance.figure_style import FIGURE_STYLE, check_style, styled, write_figure
+from paceline.performance.figure_style_and_elements import (
+    FIGURE_STYLE,
+    check_style,
+    styled,
+    write_figure,
+)
 from paceline.performance.number_format import joined
 from paceline.runner import RunOptions, run
 from paceline.timing import Timings
@@ -169,7 +174,7 @@ class Replicas:
             The file is not TOML, or has no groups.
         """
         from paceline.analysis.battery import Battery
-        from paceline.analysis.battery_descriptions import read_battery_file
+        from paceline.analysis.battery_definitions import read_battery_file
         from paceline.universe import Universe
 
         asked, groups = read_battery_file(path)
@@ -599,7 +604,7 @@ class Replicas:
         str
             Text in TOML.
         """
-        from paceline.analysis.battery_descriptions import toml_of
+        from paceline.analysis.battery_definitions import toml_of
 
         groups, without = {}, []
         for name, batteries in self.groups.items():

@@ -14,10 +14,16 @@ from paceline._util.files import new_file, new_files, temporary_name, writing_to
 from paceline._util.json_types import JsonObject
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.figures import ShownVerdicts, draw, new_figure
-from paceline.analysis.read_saved_tables import FIGURE, FURTHER, DigestedText, describe, with_digest
-from paceline.analysis.summary import answers
+from paceline.analysis.results_in_sentences import answers
+from paceline.analysis.saved_table_format import (
+    FIGURE,
+    FURTHER,
+    DigestedText,
+    describe,
+    with_digest,
+)
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_verdicts import count_verdicts, verdicts_with_angles
+from paceline.analysis.table_convergence_verdicts import count_verdicts, verdicts_with_angles
 from paceline.analysis.uncertainty import SeriesMean
 from paceline.contract.analysis_declaration import ON_STRUCTURE
 from paceline.contract.figure_options import FigureOptions
@@ -29,7 +35,7 @@ from paceline.errors import (
     name_of_imported,
     with_script_advice,
 )
-from paceline.performance.figure_style import (
+from paceline.performance.figure_style_and_elements import (
     FIGURE_STYLE,
     has_matplotlib,
     need_matplotlib,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
-from paceline._util.allowed_option_values import BEADS_OF_BACKBONE, TRACE
 from paceline._util.arguments import whole_number
+from paceline._util.option_values_and_selections import BEADS_OF_BACKBONE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.jackknife_intervals import WithParts, errors_of_run, in_parts
@@ -14,23 +14,23 @@ from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, telling_columns, title_of_band
 from paceline.contract.analysis_declaration import REF, Declaration, Member, Option
+from paceline.contract.analysis_kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms, describe_selection
 from paceline.contract.system_interface import Atoms, System, attribute_of, trajectory_name
-from paceline.contract.worker_parts import PerFrame, Reduction
 from paceline.errors import SelectionError
 from paceline.transform.apply_transforms import (
     first_positions,
     frames_until,
     reference_positions,
 )
-from paceline.transform.atom_choice import (
+from paceline.transform.broken_reference import warn_of_broken_frame
+from paceline.transform.compare_atom_names import other_order
+from paceline.transform.selections_and_weights import (
     check_masses,
     choose_atoms,
     pair_of_groups,
     relative_weights,
 )
-from paceline.transform.broken_reference import warn_of_broken_frame
-from paceline.transform.compare_atom_names import other_order
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.rms

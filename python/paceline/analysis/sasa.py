@@ -5,22 +5,22 @@ from typing import Literal
 
 import numpy as np
 
-from paceline._util.allowed_option_values import SOLUTE
 from paceline._util.arguments import length, one_of, whole_number
+from paceline._util.option_values_and_selections import SOLUTE
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.groups import map_table
-from paceline.analysis.guess_atom_properties import elements_of
+from paceline.analysis.guess_elements_and_donors import elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, residue_labels
 from paceline.analysis.values_on_structure import StructureValues, spread_over_atoms
 from paceline.contract.analysis_declaration import Declaration, Member, Option
+from paceline.contract.analysis_kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, System, has_attribute
-from paceline.contract.worker_parts import PerFrame
 from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import joined
-from paceline.transform.atom_choice import check_not_empty, check_static
+from paceline.transform.selections_and_weights import check_not_empty, check_static
 
 #: Van der Waals radii of elements, Å.
 RADII: dict[str, dict[str, float]] = {

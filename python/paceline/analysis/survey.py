@@ -23,8 +23,13 @@ from paceline._util.json_types import JsonObject
 from paceline._util.progress import Progress
 from paceline._util.signals import Stopping
 from paceline.analysis.battery import ENERGIES
-from paceline.analysis.battery_descriptions import read_battery_file, toml_of
+from paceline.analysis.battery_definitions import read_battery_file, toml_of
 from paceline.analysis.described_analyses import check_descriptions
+from paceline.analysis.read_survey_catalogue import (
+    SurveyCatalogue,
+    SurveyEntry,
+    read_catalogue,
+)
 from paceline.analysis.survey_earlier_results import FoundResults
 from paceline.analysis.survey_one_trajectory import (
     LARGE,
@@ -55,11 +60,6 @@ from paceline.analysis.survey_tables import (
     TableWriter,
     publish_next,
     types_of,
-)
-from paceline.analysis.survey_trajectory_catalogue import (
-    SurveyCatalogue,
-    SurveyEntry,
-    read_catalogue,
 )
 from paceline.backends import make_backend
 from paceline.backends.base import Backend

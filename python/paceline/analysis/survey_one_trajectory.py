@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from paceline import _core
-from paceline._util.digest import digest, file_digest
 from paceline._util.files import is_address
 from paceline._util.json_types import JsonArray, JsonObject
-from paceline._util.machine import software
+from paceline._util.machine_and_software import software
+from paceline._util.python_object_digest import digest, file_digest
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.battery_descriptions import toml_of
+from paceline.analysis.battery_definitions import toml_of
+from paceline.analysis.read_survey_catalogue import SEPARATOR, SurveyEntry, topology_beside
 from paceline.analysis.series_verdict import usable_rows
 from paceline.analysis.survey_records import (
     PROGRAMS,
@@ -31,9 +32,8 @@ from paceline.analysis.survey_records import (
     SystemResults,
     encode,
 )
-from paceline.analysis.survey_trajectory_catalogue import SEPARATOR, SurveyEntry, topology_beside
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
+from paceline.analysis.table_convergence_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
 from paceline.contract.analysis_declaration import Description
 from paceline.contract.catalogue import catalogue
 from paceline.contract.system_interface import Frames, attribute_of

@@ -21,7 +21,7 @@ from paceline.performance.analysis_results_page import (
     ResultSection,
     results_page,
 )
-from paceline.performance.figure_style import STYLE, has_matplotlib, styled
+from paceline.performance.figure_style_and_elements import STYLE, has_matplotlib, styled
 from paceline.performance.html_elements import element
 from paceline.performance.number_format import joined, many, shortened
 

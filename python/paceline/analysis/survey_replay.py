@@ -19,13 +19,14 @@ import numpy as np
 
 from paceline._util.files import is_address
 from paceline._util.json_types import JsonObject
-from paceline.analysis.recompute_and_compare import (
+from paceline.analysis.compare_recomputed_results import (
     TOLERANCE,
     Check,
     Difference,
     Differences,
     deviation_of_cells,
 )
+from paceline.analysis.read_survey_catalogue import SEPARATOR, SurveyEntry
 from paceline.analysis.survey_one_trajectory import (
     SurveyItem,
     SurveySettings,
@@ -45,7 +46,6 @@ from paceline.analysis.survey_tables import (
     rows_of,
     schema_of,
 )
-from paceline.analysis.survey_trajectory_catalogue import SEPARATOR, SurveyEntry
 from paceline.errors import FileChangedError, PacelineError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.runner import FramesChosen

@@ -20,6 +20,12 @@ import numpy as np
 from paceline._util.files import new_file
 from paceline._util.json_types import JsonObject
 from paceline._util.os_calls import sync_folder
+from paceline.analysis.read_survey_catalogue import (
+    SEPARATOR,
+    SurveyCatalogue,
+    SurveyEntry,
+    type_of_numbers,
+)
 from paceline.analysis.survey_records import (
     PROGRAMS,
     QUANTITY,
@@ -27,12 +33,6 @@ from paceline.analysis.survey_records import (
     arrow_array,
     need_arrow,
     read_parquet,
-)
-from paceline.analysis.survey_trajectory_catalogue import (
-    SEPARATOR,
-    SurveyCatalogue,
-    SurveyEntry,
-    type_of_numbers,
 )
 from paceline.errors import FileChangedError, UnsupportedError
 from paceline.performance.number_format import shortened

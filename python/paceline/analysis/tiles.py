@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import Block
-from paceline.contract.worker_parts import OverParts, PerFrame
+from paceline.contract.analysis_kinds import OverParts, PerFrame
 from paceline.engine.stage_over_collected_rows import allocate_results
 
 #: Minimum number of frames along an edge of a tile.

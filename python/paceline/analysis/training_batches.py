@@ -5,13 +5,13 @@ from typing import cast
 
 import numpy as np
 
-from paceline._util.allowed_option_values import ON_ERROR
 from paceline._util.arguments import (
     one_of,
     parse_size,
     slice_of,
     whole_number,
 )
+from paceline._util.option_values_and_selections import ON_ERROR
 from paceline.analysis.training_trajectories import (
     NAMED,
     Feature,

@@ -14,7 +14,7 @@ from paceline._util.arguments import (
 )
 from paceline._util.sorted_unique import sorted_unique
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.read_saved_tables import OF_FRAMES, STEP, read_saved
+from paceline.analysis.saved_table_format import OF_FRAMES, STEP, read_saved
 from paceline.contract.system_interface import Atoms, attribute_of
 from paceline.contract.transform_interface import Transform, WorkerTransform, find_scan
 from paceline.errors import (

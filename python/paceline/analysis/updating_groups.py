@@ -15,7 +15,7 @@ from paceline._util.arguments import check_selection
 from paceline.block import Block, check_refused
 from paceline.contract.system_interface import Atoms, System, UpdatingAtoms, attribute_of
 from paceline.errors import UnsupportedError
-from paceline.transform.atom_choice import updates_itself
+from paceline.transform.selections_and_weights import updates_itself
 
 if TYPE_CHECKING:
     from MDAnalysis.core.selection import Selection

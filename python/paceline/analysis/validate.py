@@ -13,9 +13,9 @@ import numpy as np
 
 from paceline.analysis.base import AnalysisBase
 from paceline.block import FIELDS, Block
+from paceline.contract.analysis_kinds import PerFrame
 from paceline.contract.source import TIMES_REMEDY, TrajectoryFile
 from paceline.contract.system_interface import Atoms
-from paceline.contract.worker_parts import PerFrame
 from paceline.errors import (
     DamagedFileError,
     PacelineError,
@@ -23,7 +23,7 @@ from paceline.errors import (
     UnsupportedError,
     WorkerError,
 )
-from paceline.hdf5.trajectory import CONTRADICTS, TRUNCATED
+from paceline.hdf5.open_hdf5_trajectory import CONTRADICTS, TRUNCATED
 
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import FileTrajectory

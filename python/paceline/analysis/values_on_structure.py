@@ -13,7 +13,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import new_file, new_files, saved_together, writing_to
-from paceline.analysis.structure_files import (
+from paceline.analysis.structure_writer import (
     StructureFrame,
     check_positions,
     check_structure,

@@ -8,18 +8,18 @@ from paceline._util.sorted_unique import sorted_unique
 from paceline.analysis.base import table_of_records
 from paceline.analysis.distances import GroupsAnalysis
 from paceline.analysis.groups import timeline_table
-from paceline.analysis.guess_atom_properties import POLAR_ACCEPTORS, POLAR_HYDROGENS
+from paceline.analysis.guess_elements_and_donors import POLAR_ACCEPTORS, POLAR_HYDROGENS
 from paceline.analysis.hydrogenbonds import D_A_CUTOFF, D_H_A_ANGLE_CUTOFF, HydrogenBondAnalysis
 from paceline.analysis.results import Results
 from paceline.analysis.table import MOST_FREQUENT, Table, fractions_of_frames, residue_labels
 from paceline.block import Block
 from paceline.contract.analysis_declaration import Declaration, Member, Option
+from paceline.contract.analysis_kinds import Ragged
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, attribute_of, has_attribute
-from paceline.contract.worker_parts import Ragged
 from paceline.errors import SelectionError
-from paceline.transform.atom_choice import select_atoms
 from paceline.transform.residue_templates import kind_of_residue
+from paceline.transform.selections_and_weights import select_atoms
 
 #: Bridge: frame, indices of both atoms and of the water residue, Å and degrees of both bonds.
 BRIDGE = np.dtype(

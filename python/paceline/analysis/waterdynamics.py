@@ -11,9 +11,9 @@ from paceline.analysis.groups import SelectedAtoms, stretches
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.contract.analysis_declaration import Declaration
+from paceline.contract.analysis_kinds import Ragged
 from paceline.contract.run_info import describe_frames
 from paceline.contract.system_interface import Atoms, System, UpdatingAtoms
-from paceline.contract.worker_parts import Ragged
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
 from paceline.runner import WorkerOptions

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, TypeGuard
 
-from paceline._util.allowed_option_values import BACKENDS, BackendName
 from paceline._util.arguments import whole_number
-from paceline._util.machine import available_cpus
+from paceline._util.machine_and_software import available_cpus
+from paceline._util.option_values_and_selections import BACKENDS, BackendName
 from paceline.backends.base import Backend, CollectiveRun
 from paceline.backends.dask import Dask
 from paceline.backends.mpi import MPI, active_session

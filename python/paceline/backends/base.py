@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from paceline import _core
 from paceline._util.arguments import whole_number
-from paceline._util.machine import available_cpus
+from paceline._util.machine_and_software import available_cpus
 from paceline.engine.tasks_and_results import AnyJob, AnyTask, BlockResult, CollectedResult
 from paceline.performance.record import DuplicateAttempt
 

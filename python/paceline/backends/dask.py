@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import cloudpickle
 
 from paceline._core import __version__
-from paceline._util.machine import available_cpus
+from paceline._util.machine_and_software import available_cpus
 from paceline.backends.base import sharing_requests
 from paceline.backends.local_dask_cluster import acquire_cluster, release_cluster
 from paceline.backends.mdanalysis import ForMDAnalysis

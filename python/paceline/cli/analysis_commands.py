@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paceline._util.files import check_distinct, check_output, saved_together
-from paceline.cli.command_file_arguments import CommandParser, Commands, plain_text
 from paceline.cli.options import (
     TABLE_ENDINGS,
     add_analysis_arguments,
@@ -19,6 +18,7 @@ from paceline.cli.options import (
     lag,
     positive,
 )
+from paceline.cli.parser_and_file_arguments import CommandParser, Commands, plain_text
 from paceline.contract.catalogue import Entry, catalogue
 from paceline.errors import UnsupportedError, warn
 
@@ -101,7 +101,7 @@ class Command(NamedTuple):
         """Open the Universe, and make the analysis that the arguments describe."""
         from paceline.analysis.described_analyses import class_of
         from paceline.cli import special_analyses
-        from paceline.cli.analysis_steps import open_universe, select_nonempty
+        from paceline.cli.run_analysis_command import open_universe, select_nonempty
 
         universe = open_universe(args)
         options = {one["keyword"]: vars(args)[one["keyword"]] for one in self.entry["options"]}
@@ -153,7 +153,7 @@ def add_option(parser: CommandParser, keyword: str, flag: str, **given: Any) -> 
 
 def run_analysis_command(args: argparse.Namespace) -> None:
     """Make the analysis with `args.analysis_of`, run it, and write its results."""
-    from paceline.cli.analysis_steps import run_and_report
+    from paceline.cli.run_analysis_command import run_and_report
 
     run_and_report(args, args.analysis_of(args))
 
@@ -168,7 +168,7 @@ def add_rmsd(commands: Commands) -> CommandParser:
 def rmsd_of(args: argparse.Namespace) -> Any:
     """Open the Universe, and make the analysis that the arguments describe."""
     from paceline.analysis.rms import RMSD
-    from paceline.cli.analysis_steps import open_universe, reference_and_frame
+    from paceline.cli.run_analysis_command import open_universe, reference_and_frame
 
     universe = open_universe(args)
     reference, frame = reference_and_frame(universe, args.ref)
@@ -253,7 +253,7 @@ def add_pair_arguments(section: Any) -> None:
 
 def rdf_analysis_of(args: argparse.Namespace) -> object:
     """Open the Universe, and make the analysis that the arguments describe."""
-    from paceline.cli.analysis_steps import open_universe
+    from paceline.cli.run_analysis_command import open_universe
 
     analysis = rdf_of(open_universe(args), args)
     texts = [args.select, *([] if args.select_2 is None else [args.select_2])]
@@ -264,7 +264,7 @@ def rdf_analysis_of(args: argparse.Namespace) -> object:
 def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
     """Make the analysis that the arguments describe for an opened Universe."""
     from paceline.analysis.rdf import InterRDF, InterRDF_s
-    from paceline.cli.analysis_steps import select_nonempty
+    from paceline.cli.run_analysis_command import select_nonempty
     from paceline.performance.number_format import many
 
     first = select_nonempty(universe, args.select)
@@ -332,7 +332,8 @@ def add_align(commands: Commands) -> CommandParser:
 def run_align(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.align import AlignTraj
-    from paceline.cli.analysis_steps import (
+    from paceline.cli.print_results import say_results
+    from paceline.cli.run_analysis_command import (
         check_outputs,
         check_report,
         print_analysis,
@@ -342,7 +343,6 @@ def run_align(args: argparse.Namespace) -> None:
         save_report,
         system_of,
     )
-    from paceline.cli.answer import say_results
 
     check_distinct(args.output, args.rmsd, args.plot, args.report)
     check_outputs(args, args.rmsd)

@@ -8,16 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline._util.files import is_stream
-from paceline.cli import answer
-from paceline.cli.command_file_arguments import (
-    STRUCTURE,
-    TOPOLOGY,
-    CommandParser,
-    Commands,
-    FileForm,
-    add_file_arguments,
-    kind_of,
-)
+from paceline.cli import print_results
 from paceline.cli.options import (
     add_checkpoint_argument,
     add_crate_argument,
@@ -29,6 +20,15 @@ from paceline.cli.options import (
     add_transform_arguments,
     add_worker_arguments,
     print_json,
+)
+from paceline.cli.parser_and_file_arguments import (
+    STRUCTURE,
+    TOPOLOGY,
+    CommandParser,
+    Commands,
+    FileForm,
+    add_file_arguments,
+    kind_of,
 )
 from paceline.contract.catalogue import catalogue
 from paceline.contract.figure_options import OF_ALL
@@ -216,7 +216,7 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
 def run_run(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.battery import ENERGIES, Battery
-    from paceline.analysis.battery_descriptions import read_battery_file
+    from paceline.analysis.battery_definitions import read_battery_file
 
     asked, groups = read_battery_file(args.battery)
     if groups and (args.topology or args.trajectory or args.group or args.names):
@@ -235,7 +235,7 @@ def run_run(args: argparse.Namespace) -> None:
 def run_battery(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.battery import Battery
-    from paceline.analysis.battery_descriptions import DEFAULTS
+    from paceline.analysis.battery_definitions import DEFAULTS
 
     args.analysis_names = {name for one in DEFAULTS.values() for name in one}
     said: set[str] = set()
@@ -247,7 +247,7 @@ def run_battery(args: argparse.Namespace) -> None:
         found = ", ".join(battery.ligands)
         if args.ligand is None and len(battery.ligands) == 1 and found not in said:
             said.add(found)
-            answer.say(f"the ligand is {found} (--ligand sets another)")
+            print_results.say(f"the ligand is {found} (--ligand sets another)")
         return battery
 
     _run(args, {}, make)
@@ -257,7 +257,7 @@ def _run(
     args: argparse.Namespace, groups: Mapping[str, Any], make: Any, names: Iterable[str] = ()
 ) -> None:
     """Make the battery or its replicas, and run them; `names` are analyses that each one has."""
-    from paceline.cli.analysis_steps import check_battery_options, run_battery_of, system_of
+    from paceline.cli.run_analysis_command import check_battery_options, run_battery_of, system_of
 
     groups = groups or _groups_of(args)
     grows = args.follow or any(map(is_stream, args.trajectory))
@@ -286,7 +286,7 @@ def _run(
 
 def _groups_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return the groups of replicas that the arguments name; empty for a single trajectory."""
-    from paceline.analysis.battery_descriptions import ReplicaFiles, replicas_named
+    from paceline.analysis.battery_definitions import ReplicaFiles, replicas_named
 
     if not (args.group or args.replicas):
         if args.names:

@@ -15,25 +15,28 @@ from dataclasses import asdict
 from pathlib import Path
 
 from paceline._core import __version__
-from paceline._util.allowed_option_values import BACKENDS
-from paceline._util.digest import digest
 from paceline._util.files import check_distinct, check_local, check_output
 from paceline._util.json_types import JsonObject
 from paceline._util.launcher import launched
-from paceline._util.machine import (
+from paceline._util.machine_and_software import (
     available_cpus,
     describe_machine,
     describe_system,
     describe_versions,
 )
+from paceline._util.option_values_and_selections import BACKENDS
 from paceline._util.os_calls import cached_share_of_all, drop_from_cache, load_averages
+from paceline._util.python_object_digest import digest
 from paceline._util.signals import Stopping
 from paceline.analysis.results import check_figure_ending
 from paceline.backends import make_backend
 from paceline.cli.options import figure_options, print_json
 from paceline.contract.figure_options import OF_MEASUREMENTS, FigureOptions, flag_of
 from paceline.errors import AnalysisError, UnsupportedError, WorkerError
-from paceline.performance.bench import (
+from paceline.performance.model import doublings
+from paceline.performance.number_format import amount, many
+from paceline.performance.record import host_of
+from paceline.performance.scaling_benchmark import (
     ScalingRun,
     find_launcher,
     quantities,
@@ -42,9 +45,6 @@ from paceline.performance.bench import (
     table_for_people,
     table_for_programs,
 )
-from paceline.performance.model import doublings
-from paceline.performance.number_format import amount, many
-from paceline.performance.record import host_of
 from paceline.trajectory.open import files_named, open_files
 
 #: Maximum fraction of a file in memory after it was dropped; other programs may read the file.
@@ -129,7 +129,7 @@ def measure(args: argparse.Namespace) -> None:
 def one_run(args: argparse.Namespace, begun: float) -> None:
     """Run the analysis; print its measurements since `begun` (s) as one line of JSON."""
     # The parent process, which starts these runs, does not import MDAnalysis.
-    from paceline.cli.analysis_steps import run_analysis
+    from paceline.cli.run_analysis_command import run_analysis
 
     asked = json.loads(args.one_run)
     args.output = args.plot = args.checkpoint = args.report = None

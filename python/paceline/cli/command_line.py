@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline._core import __version__
-from paceline._util.allowed_option_values import PROGRESS
 from paceline._util.files import check_local, is_stream
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, INTERRUPTED, launched
-from paceline.cli.command_file_arguments import CommandParser, WrongArguments, resolve_files
+from paceline._util.option_values_and_selections import PROGRESS
+from paceline.cli.parser_and_file_arguments import CommandParser, WrongArguments, resolve_files
 from paceline.contract.catalogue import PAGES, catalogue
 from paceline.errors import (
     AtomCountError,
@@ -101,7 +101,7 @@ def _groups() -> list[tuple[str, str, list[str]]]:
         ("Many trajectories", "survey_commands", ["survey"]),
         ("", "table_and_energy_commands", ["energy", "plot", "surface"]),
         ("", "convergence_commands", ["convergence"]),
-        ("", "replay_commands", ["replay"]),
+        ("", "replay_saved_results", ["replay"]),
         ("Files", "file_commands", ["convert"]),
         ("", "frames_by_table_command", ["frames"]),
         ("", "file_commands", ["repack", "split", "join", "validate", "index"]),

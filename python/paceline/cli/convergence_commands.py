@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from paceline._util.files import check_distinct, check_output
-from paceline.cli.command_file_arguments import CommandParser, Commands
 from paceline.cli.options import (
     add_figure_arguments,
     add_json_argument,
@@ -22,13 +21,14 @@ from paceline.cli.options import (
     label_tables,
     print_json,
 )
+from paceline.cli.parser_and_file_arguments import CommandParser, Commands
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from paceline.analysis.figures import ShownVerdicts
-    from paceline.analysis.read_saved_tables import SavedTable
+    from paceline.analysis.saved_table_format import SavedTable
     from paceline.analysis.table import Table
-    from paceline.analysis.table_verdicts import SeriesVerdict
+    from paceline.analysis.table_convergence_verdicts import SeriesVerdict
 
 _UNIT = r"(?i:fs|ps|ns|us|µs|ms)"
 #: Titles of times and frames in tables of other programs, such as "t (ps)", "#Frame", "time[ns]".
@@ -107,11 +107,11 @@ def _above_0(text: str) -> float:
 
 def run_convergence(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.analysis.read_saved_tables import read_saved
     from paceline.analysis.results import check_figure_ending, save_figure
+    from paceline.analysis.saved_table_format import read_saved
     from paceline.analysis.table import name_and_unit
-    from paceline.analysis.table_verdicts import system_verdict
-    from paceline.cli.answer import files_of, json_of_verdicts, say
+    from paceline.analysis.table_convergence_verdicts import system_verdict
+    from paceline.cli.print_results import files_of, json_of_verdicts, say
 
     options = figure_options(args, args.plot)
     _check_different(args)
@@ -201,7 +201,7 @@ def with_times(saved: "SavedTable") -> "tuple[SavedTable, list[str]]":
     Of a table without titles, the first column has the times if it increases, and a single column
     has equally spaced values.
     """
-    from paceline.analysis.read_saved_tables import FIGURE
+    from paceline.analysis.saved_table_format import FIGURE
 
     arrays = dict(saved.arrays)
     if saved.untitled:
@@ -254,7 +254,7 @@ def _is_usual(title: str) -> bool:
 
 def _check_different(args: argparse.Namespace) -> None:
     """Refuse a table that is given as two replicas; without replicas, leave out the repetition."""
-    from paceline.cli.answer import say
+    from paceline.cli.print_results import say
 
     known: dict[str, Path] = {}
     for path in args.tables:
@@ -312,7 +312,7 @@ def _why_not_drawable(tables: "Sequence[Table]") -> str:
 
 
 def _verdicts(path: Path, table: "Table", args: argparse.Namespace) -> "list[SeriesVerdict]":
-    from paceline.analysis.table_verdicts import place_out_of_order, table_verdicts
+    from paceline.analysis.table_convergence_verdicts import place_out_of_order, table_verdicts
 
     found: list[SeriesVerdict] = []
     for panel in table.panels or [table]:
@@ -342,7 +342,7 @@ def _of_replicas(
     """Assess each series over all tables, which have the same columns."""
     from paceline.analysis.duplicate_replicas import find_copies, left_out_copies, series_of
     from paceline.analysis.table import name_and_unit
-    from paceline.analysis.table_verdicts import replica_verdict
+    from paceline.analysis.table_convergence_verdicts import replica_verdict
 
     if len(tables) < 2:
         raise UnsupportedError("--replicas needs two different tables or more")

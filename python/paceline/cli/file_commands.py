@@ -17,12 +17,6 @@ from paceline._util.files import (
     new_file,
     saved_together,
 )
-from paceline.cli.command_file_arguments import (
-    CommandParser,
-    Commands,
-    FileForm,
-    add_file_arguments,
-)
 from paceline.cli.options import (
     CONTINUOUS,
     above_zero,
@@ -43,6 +37,12 @@ from paceline.cli.options import (
     positive,
     print_json,
     size,
+)
+from paceline.cli.parser_and_file_arguments import (
+    CommandParser,
+    Commands,
+    FileForm,
+    add_file_arguments,
 )
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import amount, many
@@ -164,7 +164,7 @@ def add_info(commands: Commands) -> CommandParser:
 def run_info(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.cli.info import Fact, facts_of, facts_of_system
-    from paceline.hdf5.trajectory import Hdf5Options
+    from paceline.hdf5.open_hdf5_trajectory import Hdf5Options
 
     asked = Hdf5Options(**hdf5_options(args))
     found: list[list[Fact]] = []
@@ -268,7 +268,7 @@ def add_index(commands: Commands) -> CommandParser:
 
 def run_index(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.hdf5.trajectory import Hdf5Options
+    from paceline.hdf5.open_hdf5_trajectory import Hdf5Options
     from paceline.trajectory.open import open_file
 
     asked = Hdf5Options(**hdf5_options(args))
@@ -396,7 +396,7 @@ def _in_json(verdict: "Verdict") -> "ValidatedFile":
 def _verdict_of(path: str, args: argparse.Namespace, atoms: Any) -> "Verdict":
     """Validate a file; an exception becomes a finding, so that the next file is still checked."""
     from paceline.analysis.validate import Finding, Verdict, validate
-    from paceline.hdf5.trajectory import Hdf5Options
+    from paceline.hdf5.open_hdf5_trajectory import Hdf5Options
     from paceline.trajectory.open import open_file
 
     options = hdf5_options(args)
@@ -423,8 +423,8 @@ def _other_names(path: str, atoms: Any, options: dict[str, Any]) -> tuple[str, b
     Returns a description of the first difference, and whether the difference is an error. The same
     names in another order are an error.
     """
-    from paceline.hdf5.detect_convention import names_in_file
-    from paceline.hdf5.trajectory import is_hdf5
+    from paceline.hdf5.open_any_convention import names_in_file
+    from paceline.hdf5.open_hdf5_trajectory import is_hdf5
     from paceline.trajectory.open import names_in
     from paceline.transform.compare_atom_names import order_in_file
 
@@ -602,14 +602,14 @@ def add_convert(commands: Commands) -> CommandParser:
 def run_convert(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.convert import Write, format_with
-    from paceline.analysis.structure_files import format_of
-    from paceline.cli.analysis_steps import (
+    from paceline.analysis.structure_writer import format_of
+    from paceline.cli.print_results import files_of, json_of_timings
+    from paceline.cli.run_analysis_command import (
         check_report,
         run_analysis,
         save_report,
         select_nonempty,
     )
-    from paceline.cli.answer import files_of, json_of_timings
 
     check_distinct(args.output, args.structure, args.report)
     check_report(args)
@@ -652,7 +652,7 @@ def run_convert(args: argparse.Namespace) -> None:
 def _universe(args: argparse.Namespace) -> Any:
     """Open the system; without a topology, make one with the trajectory's number of atoms."""
     import paceline
-    from paceline.cli.analysis_steps import chain_options, system_of, use_index_file
+    from paceline.cli.run_analysis_command import chain_options, system_of, use_index_file
     from paceline.trajectory.open import files_named
 
     if args.topology is not None:
@@ -706,7 +706,7 @@ def add_repack(commands: Commands) -> CommandParser:
 
 def run_repack(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline._util.machine import available_cpus
+    from paceline._util.machine_and_software import available_cpus
     from paceline.backends.mpi import rank_calls
     from paceline.cli.info import stripes_of
     from paceline.hdf5.repack import repack

@@ -14,7 +14,6 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import check_distinct, check_output, saved_together
-from paceline.cli.command_file_arguments import CommandParser, Commands
 from paceline.cli.options import (
     add_chain_arguments,
     add_json_argument,
@@ -24,12 +23,13 @@ from paceline.cli.options import (
     positive,
     print_json,
 )
+from paceline.cli.parser_and_file_arguments import CommandParser, Commands
 from paceline.errors import FileChangedError, UnsupportedError, warn
 from paceline.performance.number_format import amount, many
 
 if TYPE_CHECKING:
     from paceline.analysis.frames_by_table import ChosenFrames
-    from paceline.analysis.read_saved_tables import SavedTable
+    from paceline.analysis.saved_table_format import SavedTable
 
 #: Maximum difference of times that counts as rounding, relative and in ps.
 TIMES_APART = 1e-4
@@ -131,7 +131,7 @@ def run_frames(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.convert import Write, format_with
     from paceline.analysis.frames_by_table import choose_frames
-    from paceline.cli.analysis_steps import (
+    from paceline.cli.run_analysis_command import (
         check_report,
         run_analysis,
         save_report,

@@ -14,11 +14,11 @@ import MDAnalysis
 import numpy as np
 from MDAnalysis.coordinates.base import ProtoReader
 
-from paceline._util.allowed_option_values import MARTINI_WATERS
 from paceline._util.arguments import check_selection
+from paceline._util.option_values_and_selections import MARTINI_WATERS
 from paceline.contract.system_interface import Atoms, NoFramesYet, has_attribute
 from paceline.errors import DamagedFileError, SelectionError, warn
-from paceline.transform.find_bonds import add_bonds_to_select
+from paceline.transform.known_and_guessed_bonds import add_bonds_to_select
 from paceline.universe import Universe
 
 _MAIN_CHAIN = "N CA C O O1 O2 OC1 OC2 OT OXT"

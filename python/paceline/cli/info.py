@@ -18,7 +18,8 @@ from paceline.block import dimensions_of, periodic_vectors, vectors_of
 from paceline.contract.source import Requests, TrajectoryFile
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Element
-from paceline.hdf5.h5py_file_objects import open_bytes
+from paceline.hdf5.file_objects_for_h5py import open_bytes
+from paceline.hdf5.open_hdf5_trajectory import NO_OPTIONS, Hdf5File, Hdf5Options, is_hdf5
 from paceline.hdf5.read_cost import (
     LIBRARY_CACHES,
     advice,
@@ -28,7 +29,6 @@ from paceline.hdf5.read_cost import (
     read_costs,
 )
 from paceline.hdf5.sandbox import run_in_sandbox
-from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options, is_hdf5
 from paceline.performance.number_format import amount
 from paceline.trajectory.open import open_file, read_headers
 
@@ -183,7 +183,7 @@ def _facts_of_unread(path: str) -> Iterator[Fact]:
     """Yield facts about an HDF5 file that was not opened as a trajectory."""
     if is_hdf5(path):
         # Import here, because other formats do not need h5py.
-        from paceline.hdf5.detect_convention import list_tree
+        from paceline.hdf5.open_any_convention import list_tree
 
         with open_bytes(path) as file:
             size = file.seek(0, os.SEEK_END)

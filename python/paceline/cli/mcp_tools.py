@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from paceline.cli.command_file_arguments import CommandParser, FileForm, plain_text
 from paceline.cli.json_output_schema import document_named
 from paceline.cli.options import positive
+from paceline.cli.parser_and_file_arguments import CommandParser, FileForm, plain_text
 from paceline.errors import UnsupportedError
 
 #: Commands that are not tools: they do not end, use the whole machine, or are for clients.

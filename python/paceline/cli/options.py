@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from paceline._util.allowed_option_values import BACKENDS, ON_ERROR, SOLUTE, TRACE
-from paceline.cli.command_file_arguments import (
+from paceline._util.option_values_and_selections import BACKENDS, ON_ERROR, SOLUTE, TRACE
+from paceline.cli.parser_and_file_arguments import (
     CommandParser,
     FileForm,
     add_file_arguments,

@@ -11,8 +11,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline._util.allowed_option_values import FORECAST, ON_ERROR, PARALLEL, SCHEDULES
 from paceline._util.files import check_distinct, check_output
+from paceline._util.option_values_and_selections import FORECAST, ON_ERROR, PARALLEL, SCHEDULES
 from paceline.cli.analysis_commands import (
     add_pair_arguments,
     add_rdf,
@@ -20,7 +20,6 @@ from paceline.cli.analysis_commands import (
     command_of,
     rdf_of,
 )
-from paceline.cli.command_file_arguments import CommandParser, Commands, FileForm
 from paceline.cli.options import (
     DefaultSelection,
     add_frame_arguments,
@@ -33,6 +32,7 @@ from paceline.cli.options import (
     seconds,
     size,
 )
+from paceline.cli.parser_and_file_arguments import CommandParser, Commands, FileForm
 from paceline.contract.figure_options import OF_MEASUREMENTS
 from paceline.performance.model import (
     FILE_SYSTEMS,
@@ -165,7 +165,7 @@ def run_report(args: argparse.Namespace) -> None:
     frames = many(timings.n_frames, "frame")
     print(f"{output}: {frames} in {timings.t_total:.3f} s", file=sys.stderr)
     if args.json:
-        from paceline.cli.answer import json_of_timings
+        from paceline.cli.print_results import json_of_timings
 
         print_json("report", timings=json_of_timings(timings), written=[output])
 
@@ -218,7 +218,7 @@ def add_advise(commands: Commands) -> CommandParser:
 def run_advise(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.advice import Outline, advise, open_samples
-    from paceline.cli.analysis_steps import frames_of, system_of, transforms_of
+    from paceline.cli.run_analysis_command import frames_of, system_of, transforms_of
 
     if args.select is None:
         args.select = DefaultSelection(ADVISE_SELECT[args.analysis])
@@ -286,7 +286,7 @@ def _prices(args: argparse.Namespace) -> Prices | None:
 def _analysis(universe: object, args: argparse.Namespace) -> object:
     """Make the analysis for which advice is requested."""
     from paceline.analysis.rms import RMSD, RMSF
-    from paceline.cli.analysis_steps import select_nonempty
+    from paceline.cli.run_analysis_command import select_nonempty
 
     if args.analysis == "rdf":
         return rdf_of(universe, args)

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from paceline._util.os_calls import WINDOWS
-from paceline.cli.command_file_arguments import CommandParser, Commands
 from paceline.cli.options import positive, seconds, size
+from paceline.cli.parser_and_file_arguments import CommandParser, Commands
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
 

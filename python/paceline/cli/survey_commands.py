@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paceline._util.allowed_option_values import BACKENDS, ON_ERROR
 from paceline._util.json_types import JsonObject
 from paceline._util.launcher import FAILED
-from paceline.cli import answer
-from paceline.cli.command_file_arguments import CommandParser, Commands
+from paceline._util.option_values_and_selections import BACKENDS, ON_ERROR
+from paceline.cli import print_results
 from paceline.cli.options import (
     Bound,
     add_choice_of_frames,
@@ -23,6 +22,7 @@ from paceline.cli.options import (
     positive,
     print_json,
 )
+from paceline.cli.parser_and_file_arguments import CommandParser, Commands
 from paceline.contract.system_interface import Frames
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import aligned, many, shortened
@@ -190,7 +190,7 @@ def shard(text: str) -> tuple[int, int]:
 def run_survey(args: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
     from paceline.analysis.crate import write_crate_of_survey
-    from paceline.analysis.read_saved_tables import METADATA
+    from paceline.analysis.saved_table_format import METADATA
     from paceline.analysis.survey import survey
     from paceline.analysis.survey_page import PAGE
     from paceline.analysis.survey_tables import MANIFEST
@@ -220,7 +220,7 @@ def run_survey(args: argparse.Namespace) -> int:
     )
     if found is None:
         number, count = args.shard
-        answer.say(
+        print_results.say(
             f"shard {number} of {count} is done; after the others, "
             "'paceline survey … --merge' writes the tables"
         )
@@ -266,7 +266,7 @@ class _FramesInTime:
 
     def __call__(self, trajectory: Frames) -> np.ndarray:
         """Return the numbers of the frames."""
-        from paceline.cli.analysis_steps import frames_of
+        from paceline.cli.run_analysis_command import frames_of
 
         return frames_of(trajectory, argparse.Namespace(**vars(self)))
 
@@ -301,22 +301,24 @@ def _report(
 
     tables = {name: one["rows"] for name, one in found.facts["tables"].items()}
     failed = {(one["id"], one["replica"]) for one in failures}
-    answer.say(
+    print_results.say(
         f"{many(tables['systems'], 'system')}, {len(failed):,} of them with failures; "
         f"{many(tables['quantities'], 'row')} of quantities"
     )
     for one in failures[:MOST_SHOWN]:
         where = " ".join(filter(None, (one["id"], one["replica"], one["analysis"])))
-        answer.say(f"failed: {where}: {shortened(one['message'])}")
+        print_results.say(f"failed: {where}: {shortened(one['message'])}")
     if len(failures) > MOST_SHOWN:
-        answer.say(f"{many(len(failures) - MOST_SHOWN, 'further failure')} in failures.parquet")
+        print_results.say(
+            f"{many(len(failures) - MOST_SHOWN, 'further failure')} in failures.parquet"
+        )
     warned = warnings_of_systems(found)
     for text in warned[:MOST_SHOWN]:
         warn(shortened(text))
     if len(warned) > MOST_SHOWN:
         warn(f"{many(len(warned) - MOST_SHOWN, 'further warning')} in warnings.parquet")
     written = [f"{path}" for path in files]
-    answer.say(f"wrote {', '.join(written)}")
+    print_results.say(f"wrote {', '.join(written)}")
     rows = _summary(found)
     if as_json:
         facts = {"folder": f"{found.folder}", "tables": tables, "quantities": rows}

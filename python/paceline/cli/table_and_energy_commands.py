@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline._util.files import check_distinct, check_output, saved_together
-from paceline.cli.command_file_arguments import CommandParser, Commands
 from paceline.cli.options import (
     TABLE_ENDINGS,
     Bound,
@@ -20,6 +19,7 @@ from paceline.cli.options import (
     positive,
     print_json,
 )
+from paceline.cli.parser_and_file_arguments import CommandParser, Commands
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -74,13 +74,13 @@ def add_energy(commands: Commands) -> CommandParser:
 def run_energy(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.energies import read_energies
-    from paceline.cli.analysis_steps import (
+    from paceline.cli.print_results import files_of, json_of_results, say, say_results
+    from paceline.cli.run_analysis_command import (
         check_outputs,
         note_command,
         save_figure,
         save_results,
     )
-    from paceline.cli.answer import files_of, json_of_results, say, say_results
     from paceline.trajectory.open import files_named
 
     paths = [path for name in args.energies for path in files_named(name)]
@@ -184,9 +184,9 @@ def add_plot(commands: Commands) -> CommandParser:
 
 def run_plot(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.analysis.read_saved_tables import read_saved
     from paceline.analysis.results import check_figure_ending, save_figure
-    from paceline.cli.answer import say
+    from paceline.analysis.saved_table_format import read_saved
+    from paceline.cli.print_results import say
 
     for table in args.tables:
         check_distinct(table, args.plot)
@@ -254,8 +254,8 @@ def add_surface(commands: Commands) -> CommandParser:
 def run_surface(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.free_energy import free_energy_surface, series_of_tables
-    from paceline.cli.analysis_steps import check_outputs, note_command, save_results
-    from paceline.cli.answer import files_of, json_of_results, say_results
+    from paceline.cli.print_results import files_of, json_of_results, say_results
+    from paceline.cli.run_analysis_command import check_outputs, note_command, save_results
 
     if len(args.tables) > 2 or len(args.bins) > 2:
         raise UnsupportedError("expected one or two tables, and one or two numbers of bins")

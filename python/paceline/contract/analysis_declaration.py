@@ -35,7 +35,7 @@ class Option:
 class Member:
     """Entry of an analysis in the default battery of a kind of system."""
 
-    #: Key of `paceline.analysis.battery_descriptions.SYSTEMS`.
+    #: Key of `paceline.analysis.battery_definitions.SYSTEMS`.
     system: str
     #: Parameters, as in a battery file.
     parameters: Mapping[str, object]

@@ -12,8 +12,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from paceline.contract.analysis_kinds import Kind, Receiver
 from paceline.contract.plan import STATES_BYTES, Plan
-from paceline.contract.worker_parts import Kind, Receiver
 from paceline.engine import result_arrays
 from paceline.engine.reduce import UNKNOWN_LENGTH, TreeReduction
 from paceline.engine.result_arrays import (

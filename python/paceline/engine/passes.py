@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline.contract.analysis import Analysis
+from paceline.contract.analysis_kinds import Kind, Receiver, declaration_of
 from paceline.contract.plan import Plan
-from paceline.contract.worker_parts import Kind, Receiver, declaration_of
 from paceline.engine.collect import Collected, DamagedFrames
 from paceline.engine.reduce import states_before
 from paceline.engine.stage_over_collected_rows import PartsRun

@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from paceline.contract.worker_parts import MERGED, Kind
+from paceline.contract.analysis_kinds import MERGED, Kind
 from paceline.engine.result_arrays import are_unread, replace_unread
 from paceline.engine.tasks_and_results import BlockResult, Job, Records, WorkerAnalysis
 

@@ -11,7 +11,7 @@ from typing import IO
 
 import numpy as np
 
-from paceline._util.machine import MemoryLimit
+from paceline._util.machine_and_software import MemoryLimit
 from paceline._util.os_calls import CAN_WRITE_MAPPED, reserve, write_at
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import amount, joined

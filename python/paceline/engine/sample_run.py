@@ -16,16 +16,16 @@ from paceline import _core
 from paceline._util.files import is_address
 from paceline._util.os_calls import cached_share, cached_share_of_all, drop_from_cache
 from paceline.contract.analysis import Analysis
+from paceline.contract.analysis_kinds import Kind
 from paceline.contract.plan import Borders, LeafBoundaries, Plan, make_plan
 from paceline.contract.source import FrameSource, IndexedFile, TrajectoryFile
 from paceline.contract.system_interface import attribute_of
 from paceline.contract.transform_interface import Transform, find_scan
-from paceline.contract.worker_parts import Kind
 from paceline.engine.passes import first_pass
 from paceline.engine.tasks_and_results import AnyJob, AnyTask, BlockResult, CollectedResult
 from paceline.engine.trajectory_run import Facilities, TrajectoryRun
 from paceline.errors import UnsupportedError
-from paceline.hdf5.trajectory import Hdf5File
+from paceline.hdf5.open_hdf5_trajectory import Hdf5File
 from paceline.performance.forecast import SampleTimes, StoreSpeed
 from paceline.performance.model import REQUEST_BYTES
 from paceline.performance.record import DuplicateAttempt

@@ -18,8 +18,8 @@ from numpy.lib.array_utils import byte_bounds
 from paceline._util.os_calls import CAN_SHARE
 from paceline._util.shared_arrays import Place, SharedArray, place_of
 from paceline.contract.analysis import Analysis
+from paceline.contract.analysis_kinds import OverParts
 from paceline.contract.plan import LeafBoundaries, Plan
-from paceline.contract.worker_parts import OverParts
 from paceline.engine.collect import Collected, Cursor, Record, RowRange
 from paceline.engine.result_arrays import allocate, file_of
 from paceline.engine.tasks_and_results import BlockResult, FunctionJob, FunctionTask

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from paceline._util.machine import MemoryLimit
+from paceline._util.machine_and_software import MemoryLimit
+from paceline.contract.analysis_kinds import Kind, WorkerDeclaration
 from paceline.contract.plan import LeafBoundaries
 from paceline.contract.source import Extents, FrameSource
-from paceline.contract.worker_parts import Kind, WorkerDeclaration
 from paceline.errors import AnalysisError
 from paceline.performance.record import BlockTiming
 

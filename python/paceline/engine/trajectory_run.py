@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from paceline._util.machine import free_memory
+from paceline._util.machine_and_software import free_memory
 from paceline._util.sorted_unique import sorted_unique
 from paceline.contract.analysis import Analysis, conclude, facts_shown
+from paceline.contract.analysis_kinds import Kind, check_methods_of_scan, declaration_of
 from paceline.contract.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
 from paceline.contract.run_info import RunContext, RunInfo
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.contract.system_interface import attribute_of
 from paceline.contract.transform_interface import Transform, WorkerScan, find_scan
-from paceline.contract.worker_parts import Kind, check_methods_of_scan, declaration_of
 from paceline.engine.result_arrays import check_room
 from paceline.engine.tasks_and_results import (
     FrameCaching,
@@ -32,8 +32,8 @@ from paceline.performance.number_format import amount
 from paceline.timing import Timings
 from paceline.transform.apply_transforms import TransformsOfEach, prepare_transforms, transforms_of
 from paceline.transform.compare_atom_names import name_atom, warn_of_locations
-from paceline.transform.find_bonds import note_on_bonds
 from paceline.transform.jumps import warn_of_jumps
+from paceline.transform.known_and_guessed_bonds import note_on_bonds
 from paceline.transform.masses import note_on_masses
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ import cloudpickle
 import numpy as np
 
 from paceline import _core
-from paceline._util.machine import free_memory_fraction
+from paceline._util.machine_and_software import free_memory_fraction
 from paceline.block import DAMAGED_STEP, Block, FrameBuffer, without_placeholders
+from paceline.contract.analysis_kinds import Kind
 from paceline.contract.source import ReadStats
 from paceline.contract.transform_interface import advice_without_cell, find_scan
-from paceline.contract.worker_parts import Kind
 from paceline.engine.reduce import join_rows, merge_results, tree_accumulate, tree_reduce
 from paceline.engine.result_arrays import unread_rows
 from paceline.engine.tasks_and_results import (

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from paceline import _core
-from paceline._util.digest import digest
 from paceline._util.files import new_file
+from paceline._util.python_object_digest import digest
 from paceline.block import CELL_WIDTH, FIELDS, FrameBuffer, field_bits, vectors_of
 from paceline.contract.node_disk_cache import Cache
 from paceline.contract.source import Extents, FileReadStats

@@ -19,9 +19,10 @@ import numpy as np
 from paceline.contract.source import REMARK
 from paceline.errors import UnsupportedError
 from paceline.hdf5.chunk_index import DEFLATE, LZ4, SHUFFLE, ZSTD
+from paceline.hdf5.dataset_writers import created_hdf5
 from paceline.hdf5.elements import SampledElement, first_not_rising
 from paceline.hdf5.file import Array, File, Group, damaged, wrap_errors
-from paceline.hdf5.h5md import Particles
+from paceline.hdf5.h5md_particles import Particles
 from paceline.hdf5.repack import (
     Create,
     WideEncoder,
@@ -30,7 +31,6 @@ from paceline.hdf5.repack import (
     copy_tree,
     reader_of,
 )
-from paceline.hdf5.writer import created_hdf5
 from paceline.hdf5.written_layout import Compression, DatasetLayout
 
 #: Maximum number of bytes that are copied at a time, unless a chunk is larger.

@@ -1,7 +1,7 @@
 """Create the tree of an H5MD file: units, time axis, cell, atoms and provenance.
 
-Callers pass an open file; `paceline.hdf5.writer` writes the field values. This module does not read
-the clock, so that equal calls write equal bytes.
+Callers pass an open file; `paceline.hdf5.dataset_writers` writes the field values. This module does
+not read the clock, so that equal calls write equal bytes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import escaped
-from paceline._util.machine import current_user
+from paceline._util.machine_and_software import current_user
 from paceline.contract.system_interface import (
     Atoms,
     TopologyAttribute,

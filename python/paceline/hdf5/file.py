@@ -21,7 +21,7 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.hdf5.chunk_index import DEFLATE, FLETCHER32, LZ4, LZF, SHUFFLE, Filter
-from paceline.hdf5.h5py_file_objects import open_bytes, raise_failure
+from paceline.hdf5.file_objects_for_h5py import open_bytes, raise_failure
 from paceline.hdf5.sandbox import extend_time_limit
 
 #: Exceptions that h5py raises for an invalid file.

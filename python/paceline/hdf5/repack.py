@@ -19,7 +19,7 @@ import numpy as np
 from paceline import _core
 from paceline._core import __version__
 from paceline._util.files import naming_file
-from paceline._util.machine import current_command
+from paceline._util.machine_and_software import current_command
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
 from paceline.errors import UnsupportedError
@@ -36,10 +36,7 @@ from paceline.hdf5.chunk_index import (
 )
 from paceline.hdf5.create_h5md_groups import ELEMENTS, mark_rounded
 from paceline.hdf5.dataset_description import describe_dataset
-from paceline.hdf5.file import Array, File, Group, check_external_storage, damaged, wrap_errors
-from paceline.hdf5.read_cost import AccessCost, layout_in_words, read_costs
-from paceline.hdf5.units import factor_of
-from paceline.hdf5.writer import (
+from paceline.hdf5.dataset_writers import (
     AllocatedDataset,
     AppendedDataset,
     ChunkEncoder,
@@ -50,6 +47,9 @@ from paceline.hdf5.writer import (
     naming_frame,
     new_hdf5,
 )
+from paceline.hdf5.file import Array, File, Group, check_external_storage, damaged, wrap_errors
+from paceline.hdf5.read_cost import AccessCost, layout_in_words, read_costs
+from paceline.hdf5.units import factor_of
 from paceline.hdf5.written_layout import (
     Compression,
     DatasetLayout,

@@ -10,7 +10,7 @@ from paceline.errors import UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT
 from paceline.hdf5.elements import SampledElement, match_rows
 from paceline.hdf5.file import Array, File, Group, damaged
-from paceline.hdf5.h5md import Particles
+from paceline.hdf5.h5md_particles import Particles
 from paceline.hdf5.units import factor_of
 
 #: Group in which paceline stores labels that H5MD does not define.

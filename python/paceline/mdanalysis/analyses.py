@@ -20,7 +20,7 @@ from MDAnalysis.coordinates import base as mdanalysis_readers
 from MDAnalysis.coordinates.base import ProtoReader
 from MDAnalysis.coordinates.memory import MemoryReader
 
-from paceline._util.allowed_option_values import ALSO_OF_MDANALYSIS, BACKENDS
+from paceline._util.option_values_and_selections import ALSO_OF_MDANALYSIS, BACKENDS
 from paceline._util.progress import Progress
 from paceline.backends import Adaptive, is_client, make_backend
 from paceline.backends.mdanalysis import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline._util.arguments import slice_of
-from paceline._util.machine import available_cpus
+from paceline._util.machine_and_software import available_cpus
 from paceline._util.sorted_unique import sorted_unique
 from paceline.block import FrameBuffer, field_bits
 from paceline.contract.plan import make_plan
@@ -96,7 +96,7 @@ class _Frames:
     """Chosen frames of a group of atoms, cut into chunks."""
 
     def __init__(self, atomgroup: Atoms, field: str, frames: slice, block_frames: int | None):
-        from paceline.mdanalysis.universe_trajectory import open_trajectory
+        from paceline.mdanalysis.open_atomgroup_trajectory import open_trajectory
 
         field_bits([field])
         self._trajectory = open_trajectory([atomgroup.atoms])

@@ -14,15 +14,15 @@ from MDAnalysis.coordinates.base import ProtoReader, WriterBase
 from MDAnalysis.units import get_conversion_factor
 
 from paceline._core import __version__
-from paceline._util.digest import digest
 from paceline._util.files import check_output, local_path
-from paceline._util.machine import available_cpus, current_command
+from paceline._util.machine_and_software import available_cpus, current_command
+from paceline._util.python_object_digest import digest
 from paceline.contract.run_info import describe_atoms
 from paceline.contract.system_interface import Atoms, attribute_of, fields_of, values_of
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError, warn
 from paceline.hdf5.create_h5md_groups import AtomProperties, Description
 from paceline.hdf5.frame_writer import FrameData, StreamingWriter
-from paceline.hdf5.trajectory import ONE_FILE_DRIVERS, UNUSED_DRIVERS, note_on_driver
+from paceline.hdf5.open_hdf5_trajectory import ONE_FILE_DRIVERS, UNUSED_DRIVERS, note_on_driver
 from paceline.hdf5.units import OUR_UNITS, factor_of, h5md_spelling
 from paceline.hdf5.written_layout import (
     Storage,

@@ -22,7 +22,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.arguments import function_name
-from paceline._util.digest import digest
+from paceline._util.python_object_digest import digest
 from paceline.contract.source import FileSpec, IndexedFile, IndexedFileSpec
 from paceline.errors import UnsupportedError
 from paceline.mdanalysis.reader import Reader, is_name

@@ -41,7 +41,7 @@ from paceline.errors import (
     warn,
     with_script_advice,
 )
-from paceline.hdf5.trajectory import Hdf5File, Hdf5Options, collective_specs
+from paceline.hdf5.open_hdf5_trajectory import Hdf5File, Hdf5Options, collective_specs
 from paceline.mdanalysis.reader_bases import FormatAttributes, LoadedTimestep
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, describe_trajectory

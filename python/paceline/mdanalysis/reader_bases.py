@@ -15,7 +15,7 @@ from paceline.block import FIELDS, field_bits
 from paceline.contract.loaded_atoms import LoadedAtoms, LoadedValues
 from paceline.contract.system_interface import fields_of, values_of
 from paceline.hdf5.chunk_index import DEFLATE, LZF, SZIP, Filter
-from paceline.hdf5.trajectory import Hdf5File
+from paceline.hdf5.open_hdf5_trajectory import Hdf5File
 from paceline.trajectory.chain import Chain
 
 #: Variables of a NetCDF file that may have a scale factor.

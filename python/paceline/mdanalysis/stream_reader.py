@@ -18,7 +18,13 @@ from paceline.trajectory.file_trajectory import open as open_trajectory
 from paceline.trajectory.frames_without_topology import Frame
 from paceline.trajectory.imd import ImdStream
 from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
-from paceline.trajectory.tee import TEMPORARY, GrowingFile, KeptFrames, Tee, growing_format
+from paceline.trajectory.write_stream_to_file import (
+    TEMPORARY,
+    GrowingFile,
+    KeptFrames,
+    Tee,
+    growing_format,
+)
 
 #: Options of paceline's reader of files that a stream lacks.
 _OF_FILES = (

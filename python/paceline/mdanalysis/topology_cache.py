@@ -52,10 +52,10 @@ from MDAnalysis.guesser import tables
 from MDAnalysis.guesser.default_guesser import DefaultGuesser
 from numpy.lib.format import read_array
 
-from paceline._util.digest import digest
 from paceline._util.files import new_file, remove_leftovers
 from paceline._util.json_types import JsonObject
 from paceline._util.os_calls import set_mode
+from paceline._util.python_object_digest import digest
 from paceline.contract.system_interface import attribute_of
 from paceline.trajectory.open import cache_folder
 

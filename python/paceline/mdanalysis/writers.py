@@ -24,7 +24,7 @@ from paceline._util.os_calls import read_at, write_at
 from paceline.block import CELL_WIDTH, FIELDS, field_bits
 from paceline.contract.system_interface import Timestep, fields_of, values_of
 from paceline.errors import UnwritableError
-from paceline.hdf5.writer import RowDataset
+from paceline.hdf5.dataset_writers import RowDataset
 
 #: Offset of the number of records in a NetCDF file.
 _NETCDF_RECORDS = 4

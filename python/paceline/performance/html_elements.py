@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paceline.performance.figure_style import STYLE, styled
+from paceline.performance.figure_style_and_elements import STYLE, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from paceline._util.allowed_option_values import SCHEDULES, Schedule
+from paceline._util.option_values_and_selections import SCHEDULES, Schedule
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:

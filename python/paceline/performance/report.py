@@ -6,7 +6,7 @@ from pathlib import Path
 
 from paceline._util.files import check_output, new_file
 from paceline.errors import UnsupportedError
-from paceline.performance.figure_style import (
+from paceline.performance.figure_style_and_elements import (
     STYLE,
     has_matplotlib,
     need_matplotlib,
@@ -36,7 +36,7 @@ from paceline.performance.number_format import (
 from paceline.performance.record import COMM, WALL_TIME, Component, RunTimings
 from paceline.performance.rules import advice_of
 from paceline.performance.run_figures import Drawing, drawings_of, figure_of
-from paceline.performance.time_breakdown import OF_RUN, PUBLISHED, Report, report_of
+from paceline.performance.time_breakdown_and_stragglers import OF_RUN, PUBLISHED, Report, report_of
 
 #: File name extension of a page.
 PAGE = ".html"

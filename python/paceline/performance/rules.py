@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from paceline.performance.number_format import joined, percent, rate, seconds, times
 from paceline.performance.record import WALL_TIME
-from paceline.performance.time_breakdown import Report
+from paceline.performance.time_breakdown_and_stragglers import Report
 
 #: Minimum total time of blocks for meaningful results, s.
 ENOUGH = 0.5

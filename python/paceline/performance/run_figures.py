@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from paceline.performance.figure_style import (
+from paceline.performance.figure_style_and_elements import (
     GRID,
     INK,
     STYLE,
@@ -32,7 +32,7 @@ from paceline.performance.record import (
     WorkerTiming,
     host_of,
 )
-from paceline.performance.time_breakdown import Report, report_of
+from paceline.performance.time_breakdown_and_stragglers import Report, report_of
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

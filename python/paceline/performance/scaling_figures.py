@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from paceline._util.files import escaped, new_file
 from paceline.contract.figure_options import FigureOptions
-from paceline.performance.bench import (
-    COMMAND,
-    TOTAL,
-    Point,
-    ScalingRun,
-    Statistics,
-    column_of,
-    points,
-)
-from paceline.performance.figure_style import FIGURE_STYLE, styled, write_figure
+from paceline.performance.figure_style_and_elements import FIGURE_STYLE, styled, write_figure
 from paceline.performance.model import Prediction
 from paceline.performance.record import (
     ABANDONED,
@@ -29,6 +20,15 @@ from paceline.performance.record import (
     STARTUP,
     WAIT,
     Component,
+)
+from paceline.performance.scaling_benchmark import (
+    COMMAND,
+    TOTAL,
+    Point,
+    ScalingRun,
+    Statistics,
+    column_of,
+    points,
 )
 
 if TYPE_CHECKING:

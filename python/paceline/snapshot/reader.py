@@ -14,7 +14,7 @@ from paceline import _core
 from paceline._util.arguments import parse_size
 from paceline._util.files import local_path
 from paceline.errors import AnalysisError, UnsupportedError
-from paceline.snapshot.frame_locations import FrameInfo, SnapshotFile
+from paceline.snapshot.frame_and_atom_locations import FrameInfo, SnapshotFile
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -9,7 +9,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import check_output
-from paceline._util.machine import current_command
+from paceline._util.machine_and_software import current_command
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.hdf5.create_h5md_groups import (
     ELEMENTS,
@@ -25,11 +25,16 @@ from paceline.hdf5.create_h5md_groups import (
     property_path,
     values_path,
 )
+from paceline.hdf5.dataset_writers import allocate_frame, create_dataset, frame_bytes
 from paceline.hdf5.file import wrap_errors
 from paceline.hdf5.units import OUR_UNITS
-from paceline.hdf5.writer import allocate_frame, create_dataset, frame_bytes
 from paceline.hdf5.written_layout import DatasetLayout
-from paceline.snapshot.crash_safe_file import ALIGNMENT, CrashSafeFile, RowCount, superblock_end
+from paceline.snapshot.crash_safe_hdf5_writes import (
+    ALIGNMENT,
+    CrashSafeFile,
+    RowCount,
+    superblock_end,
+)
 from paceline.snapshot.shared_file import (
     Container,
     Contents,

@@ -19,7 +19,7 @@ from paceline.snapshot.atoms_of_rank import (
     check_same_property,
     gather_properties,
 )
-from paceline.snapshot.options import (
+from paceline.snapshot.formats_and_options import (
     WriterOptions,
     given_writers,
     options_of,

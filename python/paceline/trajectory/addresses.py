@@ -10,8 +10,8 @@ from glob import has_magic
 from pathlib import Path
 
 from paceline import _core
-from paceline._util.digest import digest
 from paceline._util.files import SCHEMES, check_local, check_no_url, is_address
+from paceline._util.python_object_digest import digest
 from paceline.errors import DamagedFileError, UnsupportedError
 
 #: Part of an address that names a version. Its question mark is not part of a pattern.

@@ -33,7 +33,7 @@ from paceline.errors import (
     warn,
     with_script_advice,
 )
-from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options
+from paceline.hdf5.open_hdf5_trajectory import NO_OPTIONS, Hdf5File, Hdf5Options
 from paceline.trajectory.open import OBJECTS_AT_A_TIME, notes_of, open_files, read_headers
 
 #: Maximum difference between times of the same frame in two files, relative to the largest time.

@@ -12,7 +12,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import is_address, writing_to
-from paceline._util.machine import available_cpus
+from paceline._util.machine_and_software import available_cpus
 from paceline._util.os_calls import copy_in_kernel, read_at, write_at
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer

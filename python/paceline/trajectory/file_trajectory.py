@@ -13,16 +13,16 @@ from weakref import WeakSet
 
 import numpy as np
 
-from paceline._util.allowed_option_values import ON_ERROR
 from paceline._util.arguments import one_of, slice_of
-from paceline._util.machine import available_cpus, free_memory
+from paceline._util.machine_and_software import available_cpus, free_memory
+from paceline._util.option_values_and_selections import ON_ERROR
 from paceline.block import Block, FrameBuffer, field_bits, fields_in
 from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.contract.node_disk_cache import Cache
 from paceline.contract.plan import Plan, make_plan, numbers_of
 from paceline.contract.source import Extents, FrameSource, TimeAxis, time_axis_of
 from paceline.errors import MissingDataError, UnsupportedError, warn, with_hint
-from paceline.hdf5.trajectory import Hdf5Options
+from paceline.hdf5.open_hdf5_trajectory import Hdf5Options
 from paceline.performance.number_format import amount, many
 from paceline.trajectory.arrays import (
     NO_TIMES,

@@ -12,10 +12,10 @@ from typing import Protocol, runtime_checkable
 from paceline._util.arguments import positive_number
 from paceline._util.files import is_address
 from paceline.errors import FileChangedError, PacelineError, UnsupportedError
-from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
+from paceline.hdf5.open_hdf5_trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.trajectory.chain import Chain, hdf5_does_not_grow
 from paceline.trajectory.open import is_recognised, open_file
-from paceline.trajectory.tee import KeptFrames, Tee
+from paceline.trajectory.write_stream_to_file import KeptFrames, Tee
 
 #: Time without a new frame after which a file is complete, s.
 IDLE_SECONDS = 60.0

@@ -23,15 +23,15 @@ from paceline._util.files import (
     is_confined,
     source_path,
 )
-from paceline._util.machine import available_cpus
+from paceline._util.machine_and_software import available_cpus
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
 from paceline.contract.node_disk_cache import Cache
 from paceline.contract.source import FORMATS, IndexedFile, TrajectoryFile, extents_in
 from paceline.errors import PacelineError, UnsupportedError, warn
+from paceline.hdf5.open_hdf5_trajectory import EXTENSIONS as HDF5_ENDINGS
+from paceline.hdf5.open_hdf5_trajectory import NO_OPTIONS, Hdf5File, Hdf5Options, is_hdf5
 from paceline.hdf5.sandbox import interrupt
-from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
-from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options, is_hdf5
 from paceline.trajectory.addresses import local_copy, matching_objects, sizes_of, source_name
 
 #: File name extensions of paceline's formats; they equal MDAnalysis's format names.

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from paceline._util.files import is_address
-from paceline._util.machine import available_cpus
+from paceline._util.machine_and_software import available_cpus
 from paceline._util.os_calls import after_fork, around_fork
 from paceline.block import FrameBuffer
 from paceline.contract.source import OPEN_FILES, FrameReader, FrameSource, limit_open_files

@@ -17,9 +17,9 @@ from paceline import _core
 from paceline._util.files import new_file, temporary_name, writing_to
 from paceline._util.os_calls import write_at
 from paceline.block import FIELDS, Block, field_bits, fields_in, periodic_vectors
+from paceline.contract.analysis_kinds import PartlyKept, PerBlock, Placements, Receiver
 from paceline.contract.source import FORMATS
 from paceline.contract.system_interface import Atoms
-from paceline.contract.worker_parts import PartlyKept, PerBlock, Placements, Receiver
 from paceline.errors import UnsupportedError, UnwritableError, warn
 
 #: Maximum total size of blocks that wait in memory for an earlier block, bytes; further blocks wait

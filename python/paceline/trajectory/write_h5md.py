@@ -15,10 +15,10 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import temporary_name, writing_to
 from paceline.block import Block, vectors_of
-from paceline.contract.worker_parts import PerBlock
+from paceline.contract.analysis_kinds import PerBlock
 from paceline.errors import UnsupportedError, UnwritableError, warn
 from paceline.hdf5.create_h5md_groups import LAMBDA, AtomProperties, Description, FrameColumns
-from paceline.hdf5.writer import H5MDFileWriter, NewFile, new_hdf5
+from paceline.hdf5.dataset_writers import H5MDFileWriter, NewFile, new_hdf5
 from paceline.hdf5.written_layout import (
     ChunkOffsets,
     Storage,

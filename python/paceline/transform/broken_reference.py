@@ -12,8 +12,8 @@ from paceline.contract.system_interface import (
     topology_of,
 )
 from paceline.errors import warn
-from paceline.transform.compounds import known_bonds
-from paceline.transform.links import find_links
+from paceline.transform.bonds_and_compounds import known_bonds
+from paceline.transform.same_image_links import find_links
 
 #: Names of atoms that link adjacent residues: of proteins, Martini beads and nucleic acids.
 CHAIN = ("CA", "BB", "P")

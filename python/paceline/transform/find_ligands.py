@@ -8,8 +8,8 @@ import numpy as np
 from paceline.contract.system_interface import System, attribute_of
 from paceline.errors import TransformError
 from paceline.performance.number_format import joined
-from paceline.transform.compounds import MolecularBonds, known_bonds
-from paceline.transform.links import nearest_contacts
+from paceline.transform.bonds_and_compounds import MolecularBonds, known_bonds
+from paceline.transform.same_image_links import nearest_contacts
 
 #: Keyword that users write instead of a selection to choose `complex_atoms`.
 COMPLEXES = "complexes"

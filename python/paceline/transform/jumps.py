@@ -9,8 +9,8 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import CELL_WIDTH, Block, upright_vectors
+from paceline.contract.analysis_kinds import Reduction
 from paceline.contract.transform_interface import Follower, WorkerScan
-from paceline.contract.worker_parts import Reduction
 from paceline.errors import warn
 from paceline.performance.number_format import many
 

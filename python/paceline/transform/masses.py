@@ -4,7 +4,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from paceline._util.allowed_option_values import BEADS, NAMES_OF_BEADS
+from paceline._util.option_values_and_selections import BEADS, NAMES_OF_BEADS
 from paceline.contract.system_interface import (
     Atoms,
     System,

@@ -11,8 +11,7 @@ from paceline.contract.system_interface import Selected, System, residue_name
 from paceline.contract.transform_interface import CoreTransform, Transform, WorkerTransform
 from paceline.errors import UnsupportedError, warn, with_script_advice
 from paceline.performance.number_format import many
-from paceline.transform.atom_choice import describe
-from paceline.transform.compounds import (
+from paceline.transform.bonds_and_compounds import (
     MolecularBonds,
     advice_on_sites,
     known_bonds,
@@ -22,7 +21,8 @@ from paceline.transform.compounds import (
     with_any,
 )
 from paceline.transform.find_ligands import COMPLEXES, complex_atoms, complexes_in
-from paceline.transform.links import nearest_contacts
+from paceline.transform.same_image_links import nearest_contacts
+from paceline.transform.selections_and_weights import describe
 
 
 def unwrap(atomgroup: Selected | None = None, *, together: Selected | None = None) -> Transform:

@@ -10,9 +10,7 @@ from paceline._util.sorted_unique import sorted_unique
 from paceline.contract.system_interface import Selected, System
 from paceline.contract.transform_interface import CoreTransform, Transform, WorkerTransform
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.atom_choice import describe, known_weights, select
-from paceline.transform.compare_atom_names import name_atom
-from paceline.transform.compounds import (
+from paceline.transform.bonds_and_compounds import (
     advice_on_sites,
     compound_of_atoms,
     molecular_bonds_of,
@@ -20,9 +18,11 @@ from paceline.transform.compounds import (
     with_all,
     with_any,
 )
+from paceline.transform.compare_atom_names import name_atom
 from paceline.transform.jumps import CoreNoJump, CoreSteps
 from paceline.transform.masses import masses_of
 from paceline.transform.molecules import contacts_between
+from paceline.transform.selections_and_weights import describe, known_weights, select
 
 _COMPOUNDS = ("atoms", "group", "residues", "segments", "molecules", "fragments")
 

@@ -12,7 +12,10 @@ from paceline.contract.system_interface import Atoms, Selected, System, trajecto
 from paceline.contract.transform_interface import CoreTransform, Transform, WorkerTransform
 from paceline.errors import SelectionError
 from paceline.transform.apply_transforms import check_positions, read_frame
-from paceline.transform.atom_choice import (
+from paceline.transform.broken_reference import warn_of_broken_reference
+from paceline.transform.compare_atom_names import warn_of_other_order
+from paceline.transform.masses import masses_of
+from paceline.transform.selections_and_weights import (
     check_masses,
     check_static,
     describe,
@@ -20,9 +23,6 @@ from paceline.transform.atom_choice import (
     relative_weights,
     select,
 )
-from paceline.transform.broken_reference import warn_of_broken_reference
-from paceline.transform.compare_atom_names import warn_of_other_order
-from paceline.transform.masses import masses_of
 
 #: Weights of atoms, shape (n_atoms,).
 Weights = np.ndarray | list[float] | tuple[float, ...]

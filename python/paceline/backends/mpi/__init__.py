@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Optional, Self
 import cloudpickle
 
 from paceline import _core
-from paceline._util.allowed_option_values import SCHEDULES
 from paceline._util.arguments import one_of, whole_number
 from paceline._util.launcher import launched, threads_a_rank, world
+from paceline._util.option_values_and_selections import SCHEDULES
 from paceline._util.signals import end_late, ignored
 from paceline.backends.base import CollectiveRun, SingleProcessRun, sharing_requests
 from paceline.backends.mdanalysis import ForMDAnalysis

@@ -16,7 +16,7 @@ from paceline.backends.mpi.worker import (
     ThreadAddress,
     WorkerReport,
 )
-from paceline.contract.worker_parts import PartlyKept
+from paceline.contract.analysis_kinds import PartlyKept
 from paceline.engine.node_cache_locality import NodeBlocks, cached_files, homes_of, share_by_node
 from paceline.engine.scheduler import PartitionedScheduler, late_attempts
 from paceline.engine.tasks_and_results import AnyJob, AnyTask, BlockResult, CollectedResult

@@ -24,7 +24,7 @@ from mpi4py import MPI
 
 from paceline._util.os_calls import SharedFile, memory_file
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
-from paceline.contract.worker_parts import MERGED, Kind, PartlyKept
+from paceline.contract.analysis_kinds import MERGED, Kind, PartlyKept
 from paceline.engine.collect import RecordLog
 from paceline.engine.reduce import TreeReduction, join_rows
 from paceline.engine.result_arrays import allocate, are_unread, replace_unread

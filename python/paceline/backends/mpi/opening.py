@@ -11,7 +11,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from paceline._util.digest import digest
+from paceline._util.python_object_digest import digest
 from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, pack, unpack
 from paceline.errors import UnsupportedError
 

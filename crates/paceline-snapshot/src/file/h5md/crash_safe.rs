@@ -1,7 +1,7 @@
 //! Delay of HDF5's writes until a frame is complete, and an order of writes in which a crash does
 //! no damage. A file driver passes HDF5's reads and writes to a [`CrashSafeFile`].
 //!
-//! The Python package does the same: `paceline/snapshot/crash_safe_file.py` explains why. Changes
+//! The Python package does the same: `paceline/snapshot/crash_safe_hdf5_writes.py` explains why. Changes
 //! within the committed size wait in memory; bytes beyond it may be written earlier.
 
 use std::cell::RefCell;

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paceline._util.allowed_option_values import LIPIDS, WATER_BEADS, WATER_OXYGENS
+from paceline._util.option_values_and_selections import LIPIDS, WATER_BEADS, WATER_OXYGENS
 from paceline.contract.system_interface import System, has_attribute
 from paceline.performance.number_format import joined, many
 

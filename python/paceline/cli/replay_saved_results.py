@@ -17,16 +17,16 @@ from pathlib import Path, PurePath, PureWindowsPath
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from paceline._util.digest import file_digest
 from paceline._util.files import check_local_pattern, is_address, is_stream
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED
-from paceline.cli.command_file_arguments import CommandParser, Commands, resolve_files
+from paceline._util.python_object_digest import file_digest
 from paceline.cli.command_line import modules, parser_of, resolve_addresses
 from paceline.cli.options import add_json_argument, add_thread_argument, positive, print_json
+from paceline.cli.parser_and_file_arguments import CommandParser, Commands, resolve_files
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from paceline.analysis.recompute_and_compare import Check, ResultFile
+    from paceline.analysis.compare_recomputed_results import Check, ResultFile
 
 EXAMPLES = """\
 examples:
@@ -121,7 +121,7 @@ def add_replay(commands: Commands) -> CommandParser:
 
 def run_replay(args: argparse.Namespace) -> int:
     """Run the command."""
-    from paceline.cli.answer import say
+    from paceline.cli.print_results import say
     from paceline.performance.number_format import many
 
     items = [item for path in args.results for item in KINDS[kind_of(path)](path)]
@@ -196,7 +196,7 @@ def kind_of(path: Path) -> str:
 
 def _file(path: Path) -> list[Item]:
     """Return a table or an .npz file as one item."""
-    from paceline.analysis.recompute_and_compare import ENDINGS
+    from paceline.analysis.compare_recomputed_results import ENDINGS
 
     if path.suffix.lower() not in ENDINGS:
         raise UnsupportedError(
@@ -208,8 +208,8 @@ def _file(path: Path) -> list[Item]:
 
 def _item(path: Path, folder: Path | None = None) -> Item:
     """Return the item of a file. Files of one command in one folder are computed together."""
-    from paceline.analysis.read_saved_tables import COMMAND, FOLDER, IN_PYTHON
-    from paceline.analysis.recompute_and_compare import ResultFile
+    from paceline.analysis.compare_recomputed_results import ResultFile
+    from paceline.analysis.saved_table_format import COMMAND, FOLDER, IN_PYTHON
 
     try:
         facts = ResultFile.read(path).facts
@@ -225,7 +225,7 @@ def _item(path: Path, folder: Path | None = None) -> Item:
 
 def _folder(path: Path) -> list[Item]:
     """Return the tables and arrays in a folder and its subfolders."""
-    from paceline.analysis.recompute_and_compare import ENDINGS
+    from paceline.analysis.compare_recomputed_results import ENDINGS
 
     found = sorted(one for one in path.rglob("*") if one.suffix.lower() in ENDINGS)
     if not found:
@@ -261,7 +261,7 @@ KINDS: dict[str, Callable[[Path], list[Item]]] = {
 
 def _checked(items: Sequence[Item], options: Options) -> "list[Check]":
     """Check items of one job; an error concerns all of them."""
-    from paceline.analysis.recompute_and_compare import Check
+    from paceline.analysis.compare_recomputed_results import Check
     from paceline.cli.command_line import one_line
 
     try:
@@ -273,7 +273,7 @@ def _checked(items: Sequence[Item], options: Options) -> "list[Check]":
 
 def _check_call(items: Sequence[Item], options: Options) -> "list[Check]":
     """Check results of a script, each from the call that its file describes."""
-    from paceline.analysis.recompute_and_compare import ResultFile, compare
+    from paceline.analysis.compare_recomputed_results import ResultFile, compare
     from paceline.analysis.repeat_recorded_call import RepeatedCall
 
     checks = []
@@ -331,7 +331,7 @@ class _Places:
 
     def _has_content(self, name: str, place: "_Place") -> bool:
         """True if a file has the digest or a fingerprint that the result records."""
-        from paceline.analysis.recompute_and_compare import FINGERPRINT, has_fingerprint
+        from paceline.analysis.compare_recomputed_results import FINGERPRINT, has_fingerprint
 
         facts = self._saved.facts
         if _local_name(name) == facts.get("topology"):
@@ -405,7 +405,7 @@ def _recorded_folder(name: str, base: str, n: int, saved: "ResultFile") -> str |
 
     None if a name is relative to an unknown base, and no absolute path of a file fits.
     """
-    from paceline.analysis.recompute_and_compare import files_in
+    from paceline.analysis.compare_recomputed_results import files_in
 
     whole = name if _OF_WINDOWS.match(name) else os.path.join(base, _local_name(name))
     pattern = os.path.normpath(whole).replace("\\", "/")
@@ -464,8 +464,13 @@ def _exists(folder: Path, name: str) -> bool:
 
 def _check_command(items: Sequence[Item], options: Options) -> "list[Check]":
     """Check the results of one command, which runs once."""
-    from paceline.analysis.read_saved_tables import FURTHER
-    from paceline.analysis.recompute_and_compare import Check, ResultFile, changed_programs, compare
+    from paceline.analysis.compare_recomputed_results import (
+        Check,
+        ResultFile,
+        changed_programs,
+        compare,
+    )
+    from paceline.analysis.saved_table_format import FURTHER
 
     command, folder, _ = items[0].job
     saved = [ResultFile.read(item.path) for item in items]
@@ -544,7 +549,7 @@ class _Repeated:
 
     def check_missing(self, items: "Sequence[Item]") -> "Iterator[Check]":
         """Report tables that a battery writes, and that are missing in a folder of results."""
-        from paceline.analysis.recompute_and_compare import ENDINGS, Check
+        from paceline.analysis.compare_recomputed_results import ENDINGS, Check
 
         made = sorted(one for one in self._output.rglob("*") if one.suffix.lower() in ENDINGS)
         for item in items:
@@ -567,8 +572,8 @@ class _Repeated:
 
     def read(self, path: Path, saved: "ResultFile") -> "ResultFile":
         """Read a computed result, whose facts name files as the recorded result does."""
-        from paceline.analysis.read_saved_tables import INPUT
-        from paceline.analysis.recompute_and_compare import ResultFile
+        from paceline.analysis.compare_recomputed_results import ResultFile
+        from paceline.analysis.saved_table_format import INPUT
 
         computed, facts = ResultFile.read(path), dict[str, str]()
         for key, value in computed.facts.items():
@@ -585,7 +590,7 @@ class _Repeated:
 
     def run(self, saved: "ResultFile") -> None:
         """Run the command in the folder that has its files."""
-        from paceline.cli.analysis_steps import further_inputs
+        from paceline.cli.run_analysis_command import further_inputs
 
         args = self._parsed(self._words)
         named = [*_names_in(args), *_inputs_of(saved)]
@@ -735,7 +740,7 @@ def _listed(value: object) -> list[str]:
 
 def _inputs_of(saved: "ResultFile") -> Iterator[str]:
     """Names of further files that a command read, from the lines with their digests."""
-    from paceline.analysis.read_saved_tables import INPUT
+    from paceline.analysis.saved_table_format import INPUT
 
     return (key.removeprefix(INPUT) for key in saved.facts if key.startswith(INPUT))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline.analysis.results import shown_cell
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_verdicts import verdicts_with_angles
+from paceline.analysis.table_convergence_verdicts import verdicts_with_angles
 from paceline.cli.json_output import MOST_DESCRIBED
 from paceline.contract.analysis_declaration import ON_STRUCTURE
 from paceline.performance.number_format import aligned, many, shortened
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from paceline.analysis.battery import Battery
     from paceline.analysis.replicas import Replicas
     from paceline.analysis.results import Results
-    from paceline.analysis.table_verdicts import SeriesVerdict
+    from paceline.analysis.table_convergence_verdicts import SeriesVerdict
     from paceline.cli.json_output_schema import (
         Column,
         DifferenceOfGroups,

@@ -49,8 +49,13 @@ from paceline.trajectory.growth import (
     TeeSource,
     growable,
 )
-from paceline.trajectory.tee import TEMPORARY, KeptFrames, TeeOptions, growing_format
-from paceline.transform.atom_choice import select_atoms
+from paceline.trajectory.write_stream_to_file import (
+    TEMPORARY,
+    KeptFrames,
+    TeeOptions,
+    growing_format,
+)
+from paceline.transform.selections_and_weights import select_atoms
 
 #: Facts that change when a trajectory grows; all others must be the same in the next run.
 _GROWING = ("trajectory", "frames")

@@ -10,7 +10,7 @@ from paceline._util.sorted_unique import sorted_unique
 from paceline.block import cell_of
 from paceline.contract.system_interface import System, attribute_of, positions_in
 from paceline.errors import TransformError
-from paceline.transform.compounds import MolecularBonds
+from paceline.transform.bonds_and_compounds import MolecularBonds
 from paceline.transform.distances import REACH, distances, near_pairs, read_frame, widths
 
 #: Distance at which molecules are in contact, Å.

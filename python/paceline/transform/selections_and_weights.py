@@ -20,7 +20,7 @@ from paceline.errors import (
     with_script_advice,
 )
 from paceline.transform.compare_atom_names import name_atom
-from paceline.transform.find_bonds import add_bonds_to_select
+from paceline.transform.known_and_guessed_bonds import add_bonds_to_select
 from paceline.transform.masses import masses_of
 
 

@@ -17,8 +17,8 @@ from typing import IO, Any
 import numpy as np
 
 from paceline._util.json_types import JsonObject
+from paceline.analysis.energy_text_files import Content, distinct_names, read_xvg
 from paceline.analysis.table import Image, States, Table, name_and_unit
-from paceline.analysis.text_rows import Content, distinct_names, read_xvg
 from paceline.errors import UnsupportedError, warn
 
 #: Key of the line that describes the figure of a saved table.

@@ -13,7 +13,7 @@ from paceline.errors import DamagedFileError, ExternalFileError, PacelineError, 
 from paceline.hdf5 import mdtraj
 from paceline.hdf5.elements import Elements, SampledElement, first_not_rising
 from paceline.hdf5.file import Array, File, Group, damaged
-from paceline.hdf5.h5md import VECTORS, Particles
+from paceline.hdf5.h5md_particles import VECTORS, Particles
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.units import factor_of
 

@@ -21,10 +21,10 @@ from paceline.contract.system_interface import (
 )
 from paceline.contract.transform_interface import CoreTransform, WorkerTransform
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.atom_choice import select
 from paceline.transform.compare_atom_names import name_atom
-from paceline.transform.find_bonds import bond_list
+from paceline.transform.known_and_guessed_bonds import bond_list
 from paceline.transform.masses import masses_of
+from paceline.transform.selections_and_weights import select
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import AtomGroup, UpdatingAtomGroup
 
 from paceline._util.arguments import function_name
-from paceline._util.digest import file_digest
+from paceline._util.python_object_digest import file_digest
 from paceline.block import FrameBuffer, cell_of, field_bits, fields_in
 from paceline.contract.node_disk_cache import Cache
 from paceline.contract.plan import Plan

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import MissingDataError, PacelineError, UnsupportedError
-from paceline.hdf5 import amber, h5md, mdtraj
+from paceline.hdf5 import amber, h5md_particles, mdtraj
 from paceline.hdf5.chunk_index import COUNTED, Cells, ChunkIndex, Element
 from paceline.hdf5.dataset_description import describe_dataset
 from paceline.hdf5.elements import unit_of
@@ -31,7 +31,7 @@ def read_chunk_index(
     units: str | Mapping[str, str] | None = None,
     dataset: str | None = None,
 ) -> ChunkIndex:
-    """Index a file of any convention; see `paceline.hdf5.trajectory.Hdf5Options` for options."""
+    """Index a file of any convention; the options are those of `Hdf5Options`."""
     given = units_given(units)
     if dataset is not None:
         if group is not None:
@@ -41,7 +41,7 @@ def read_chunk_index(
         return _index_plain_dataset(file, dataset=dataset, units=given)
     root = file.root
     if "particles" in root or "h5md" in root:
-        return h5md.read_chunk_index(file, group=group, units=given)
+        return h5md_particles.read_chunk_index(file, group=group, units=given)
     if group is not None:
         raise UnsupportedError(
             f"{file.path}: group= (--particles) applies to H5MD files only, and this is not one"
@@ -164,7 +164,7 @@ def _choose_topology(file: File, group: str | None) -> SystemTopology:
         raise MissingDataError(
             f"{file.path}: it does not describe its atoms; name a topology file before it"
         )
-    particles = h5md.Particles(file, group)
+    particles = h5md_particles.Particles(file, group)
     found = read_gromacs_topology(file, particles.n_atoms)
     return read_h5md_topology(particles) if found is None else found
 

@@ -13,9 +13,9 @@ from paceline.contract.system_interface import (
     topology_attributes_of,
 )
 from paceline.errors import SelectionError, UnsupportedError
+from paceline.transform.bonds_and_compounds import bonds_of
 from paceline.transform.compare_atom_names import name_atom
-from paceline.transform.compounds import bonds_of
-from paceline.transform.find_bonds import bond_list
+from paceline.transform.known_and_guessed_bonds import bond_list
 from paceline.transform.masses import missing_masses_reason
 
 #: Selection of polar hydrogens, by names and bonds.

@@ -9,14 +9,14 @@ from paceline import _core
 from paceline._util.sorted_unique import sorted_unique
 from paceline.block import Block, cell_of
 from paceline.contract.analysis import CHECK_NAME, Analysis
+from paceline.contract.analysis_kinds import Ragged
 from paceline.contract.system_interface import System, residue_name, topology_of
 from paceline.contract.transform_interface import Transform, find_scan
-from paceline.contract.worker_parts import Ragged
 from paceline.errors import PacelineError, TransformError, warn
 from paceline.performance.number_format import joined
 from paceline.transform.apply_transforms import first_positions
-from paceline.transform.compounds import MolecularBonds, known_bonds
-from paceline.transform.links import (
+from paceline.transform.bonds_and_compounds import MolecularBonds, known_bonds
+from paceline.transform.same_image_links import (
     NEAR,
     Links,
     find_links,

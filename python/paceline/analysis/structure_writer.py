@@ -17,8 +17,8 @@ from paceline._core import __version__
 from paceline._util.files import new_files, writing_to
 from paceline.analysis.mmcif_writer import chains_with_repeats, write_mmcif
 from paceline.block import Block
+from paceline.contract.analysis_kinds import PerBlock
 from paceline.contract.system_interface import Atoms, System, attribute_of, topology_of
-from paceline.contract.worker_parts import PerBlock
 from paceline.errors import UnsupportedError, UnwritableError, warn
 from paceline.performance.number_format import amount, many
 from paceline.trajectory.write_frames import EncodedBlock, FramesToWrite, OrderedReceiver, Target

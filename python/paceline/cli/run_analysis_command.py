@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from paceline import transform
-from paceline._util.digest import file_digest
 from paceline._util.files import (
     check_distinct,
     check_local,
@@ -23,12 +22,22 @@ from paceline._util.files import (
     is_stream,
     saved_together,
 )
+from paceline._util.python_object_digest import file_digest
 from paceline.analysis.frames_by_table import times_of
-from paceline.analysis.read_saved_tables import CALL, COMMAND, FOLDER, INPUT, METADATA
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
+from paceline.analysis.saved_table_format import CALL, COMMAND, FOLDER, INPUT, METADATA
 from paceline.analysis.table import rounding_of
 from paceline.checkpoint import Checkpoint
-from paceline.cli.answer import (
+from paceline.cli.command_line import in_options
+from paceline.cli.options import (
+    Bound,
+    DefaultSelection,
+    figure_options,
+    given_arguments,
+    hdf5_options,
+    print_json,
+)
+from paceline.cli.print_results import (
     STDOUT,
     files_of,
     json_of_battery,
@@ -41,23 +50,14 @@ from paceline.cli.answer import (
     say_update,
     show_table,
 )
-from paceline.cli.command_line import in_options
-from paceline.cli.options import (
-    Bound,
-    DefaultSelection,
-    figure_options,
-    given_arguments,
-    hdf5_options,
-    print_json,
-)
 from paceline.contract.analysis_declaration import ON_STRUCTURE
 from paceline.contract.figure_options import OF_ALL, FigureOptions
 from paceline.contract.source import FrameInterval
 from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn, with_hint
-from paceline.performance.figure_style import check_style
+from paceline.performance.figure_style_and_elements import check_style
 from paceline.performance.number_format import many
 from paceline.trajectory.growth import growable, wait_for_frame, wait_for_reference
-from paceline.trajectory.tee import growing_format
+from paceline.trajectory.write_stream_to_file import growing_format
 from paceline.transform.apply_transforms import check_positions
 from paceline.transform.find_ligands import COMPLEXES, describe_complexes
 
@@ -381,7 +381,7 @@ def _checkpoint(args: argparse.Namespace) -> contextlib.AbstractContextManager[C
 def run_and_report(args: argparse.Namespace, analysis: "AnalysisBase") -> None:
     """Run an analysis and write the requested results."""
     if args.output is not None and args.output.suffix.lower() in ON_STRUCTURE:
-        from paceline.analysis.structure_files import check_structure
+        from paceline.analysis.structure_writer import check_structure
 
         check_structure(args.output.with_suffix(".pdb"), analysis.atomgroup)
     error: Exception | None = None

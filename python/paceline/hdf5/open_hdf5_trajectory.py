@@ -31,13 +31,13 @@ from paceline.hdf5.chunk_index import (
     FileDatasets,
     SavedChunkIndex,
 )
-from paceline.hdf5.h5py_file_objects import end_of_search, is_readable, open_bytes
+from paceline.hdf5.file_objects_for_h5py import end_of_search, is_readable, open_bytes
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.units import mdanalysis_spelling
 
 if TYPE_CHECKING:
     from paceline.hdf5.file import File
-    from paceline.hdf5.observables import Quantities
+    from paceline.hdf5.read_observables import Quantities
 
 #: Signature of an HDF5 file. It follows the user block, whose size is 512 bytes times a power of 2.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -96,7 +96,7 @@ class Hdf5Options:
 
     @property
     def contents(self) -> dict[str, Any]:
-        """Return the options for `paceline.hdf5.detect_convention.read_chunk_index`."""
+        """Return the options for `paceline.hdf5.open_any_convention.read_chunk_index`."""
         return {"group": self.group, "units": self.units, "dataset": self.dataset}
 
     def check_unset(self, path: str) -> None:
@@ -271,9 +271,9 @@ class Hdf5File:
     def _open(cls, path: str, *, options: Hdf5Options, samples: bytes | None = None) -> "Hdf5File":
         # Deferred: only the sandbox loads the HDF5 library.
         from paceline.hdf5.dataset_description import refuse_shared
-        from paceline.hdf5.detect_convention import read_chunk_index
         from paceline.hdf5.file import File, damaged, has_mpi_build
         from paceline.hdf5.h5py_reader import verify_decoding
+        from paceline.hdf5.open_any_convention import read_chunk_index
 
         driver = options.driver if options.driver == "mpio" and has_mpi_build() else None
         before = Requests.so_far()
@@ -365,14 +365,14 @@ class Hdf5File:
     @cached_property
     def observables(self) -> "Quantities":
         """Observables by name, such as energies."""
-        from paceline.hdf5.observables import find_observables
+        from paceline.hdf5.read_observables import find_observables
 
         return run_in_sandbox(find_observables, self.path, external=self.external)
 
     @cached_property
     def properties(self) -> "Quantities":
         """Properties of the particles by name, such as masses."""
-        from paceline.hdf5.observables import find_properties
+        from paceline.hdf5.read_observables import find_properties
 
         return run_in_sandbox(find_properties, self.path, group=self.group, external=self.external)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.analysis.convergence import MOST_R_HAT, assess, convergence, latest_start
+from paceline.analysis.describe_system_and_frames import time_text, unit_of_time
 from paceline.analysis.series_verdict import (
     DRIFTING,
     LEAST_OF_VERDICT,
@@ -16,7 +17,6 @@ from paceline.analysis.series_verdict import (
     Convergence,
     Kind,
 )
-from paceline.analysis.system_text import time_text, unit_of_time
 from paceline.analysis.table import Table, name_and_unit, rounding_of
 from paceline.analysis.uncertainty import (
     BY_TIME,

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from paceline import _core
-from paceline.analysis.read_saved_tables import (
+from paceline.analysis.saved_table_format import (
     ARRAYS,
     CALL,
     DIGESTS,

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from paceline._util.allowed_option_values import (
+from paceline._util.option_values_and_selections import (
     BEADS_OF_BACKBONE,
     BEADS_OF_LIPIDS,
     LIPIDS,

@@ -18,8 +18,8 @@ from paceline.contract.source import (
     extents_in,
 )
 from paceline.errors import MissingDataError, UnsupportedError
+from paceline.hdf5.open_hdf5_trajectory import Hdf5File
 from paceline.hdf5.sandbox import run_in_sandbox
-from paceline.hdf5.trajectory import Hdf5File
 from paceline.snapshot.atoms_of_rank import BATCH
 from paceline.trajectory.open import open_file
 
