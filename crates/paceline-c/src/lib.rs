@@ -7,14 +7,14 @@
 
 mod comm;
 mod conversions;
-mod reader;
+mod snapshot_reader;
 mod writer;
 
 use std::ffi::c_char;
 
 pub use comm::CComm;
 pub use conversions::paceline_message;
-pub use reader::{
+pub use snapshot_reader::{
     CReaderOptions, CSnapshot, ReaderHandle, paceline_read, paceline_reader_atoms,
     paceline_reader_close, paceline_reader_frames, paceline_reader_open,
 };

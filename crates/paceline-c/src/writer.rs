@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int};
 
 use paceline_formats::error::Error;
+use paceline_snapshot::collective_writer::{Options, Writer};
 use paceline_snapshot::file::{Heading, Kind, Settings};
-use paceline_snapshot::session::{Options, Writer};
 use paceline_snapshot::{Atoms, Failure, Method, Result, Vectors};
 
 use crate::comm::{CComm, Comm};

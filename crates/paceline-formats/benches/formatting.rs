@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use paceline_formats::dlpoly::encode::{Atom, atom_size};
-use paceline_formats::fortran_text::{f, g20_10, take_real, three_g20_10};
+use paceline_formats::fortran_numbers::{f, g20_10, take_real, three_g20_10};
 
 const REPEATS: usize = 15;
 const NUMBERS: usize = 90_000;

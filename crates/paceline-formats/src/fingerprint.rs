@@ -403,7 +403,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::registry::STANDARD;
+    use crate::format_list::STANDARD;
     use crate::source::MemorySource;
 
     fn bytes(len: usize) -> Vec<u8> {

@@ -29,13 +29,15 @@
 #![deny(missing_docs)]
 
 pub mod atom_set;
+pub mod block_writer;
 pub mod dcd;
 pub mod disk_cache;
 pub mod dlpoly;
 pub mod fingerprint;
-pub mod format;
+pub mod format_interface;
+pub mod format_list;
 #[doc(hidden)] // Public for the tests and benchmarks of this crate.
-pub mod fortran_text;
+pub mod fortran_numbers;
 mod frame_codec;
 pub mod hdf5_chunks;
 pub mod index;
@@ -44,16 +46,14 @@ pub mod netcdf3;
 #[doc(hidden)] // Public for paceline-snapshot, which also writes at offsets.
 pub mod os_calls;
 pub mod reader;
-pub mod registry;
 pub mod source;
 mod text_lines;
 pub mod trajectory;
 pub mod trr;
-pub mod writer;
 mod xdr;
 pub mod xtc;
 
-pub use format::{Format, Layout};
+pub use format_interface::{Format, Layout};
 pub use frame_codec::{Decoder, Encoder, Run};
 pub use paceline_base::{
     CELL_WIDTH, CellRow, Fields, Frame, FrameIn, FrameOut, Series, UnitCell, cell_volume, error,

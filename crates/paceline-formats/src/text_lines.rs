@@ -6,7 +6,7 @@ use std::ops::Range;
 use memchr::memchr;
 
 use crate::error::{Fault, Result};
-use crate::fortran_text::{take_real, three_g20_10};
+use crate::fortran_numbers::{take_real, three_g20_10};
 use crate::index::header_scan::{Chain, Scan, ScanProgress};
 use crate::index::scanned::Scanner;
 use crate::source::{Announcer, Source};

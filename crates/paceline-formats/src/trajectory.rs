@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
-use crate::format::unsupported;
+use crate::format_interface::unsupported;
+use crate::format_list::STANDARD;
 use crate::index::{self, Index, OpenOptions};
 use crate::reader::{BlockOut, BlockReader, Extents, Numbers};
-use crate::registry::STANDARD;
 use crate::source::{FileSource, Source};
 use crate::{CellRow, Fields, Format, Layout, UnitCell};
 

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use paceline_kernels::fit_group::{Fit, Freedom};
-use paceline_kernels::transform_interface::Transform;
+use paceline_kernels::transform_common::Transform;
 use paceline_kernels::unwrap::Unwrap;
 use paceline_kernels::wrap::Center;
 use paceline_kernels::wrap::Wrap;

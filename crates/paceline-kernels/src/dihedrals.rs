@@ -10,7 +10,7 @@ use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
 use super::cell::{Cell, cross, dot};
 use super::row_kernel::{Frames, RowKernel, cell_or_none};
-use super::transform_interface::Refused;
+use super::transform_common::Refused;
 use paceline_base::error::{Error, Result};
 
 /// Dihedral angles to compute in each frame: one column for each angle.

@@ -2,7 +2,7 @@
 
 use super::cell::Cell;
 use super::row_kernel::{FrameConversion, Frames, RowKernel};
-use super::transform_interface::Refused;
+use super::transform_common::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};
 

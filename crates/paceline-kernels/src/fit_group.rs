@@ -1,9 +1,9 @@
 //! Rigid-body motion of all atoms that superposes a group on its reference.
 
 use super::Columns;
-use super::cell_conversion::Basis;
+use super::cells_in_standard_form::Basis;
 use super::superposition::{IDENTITY, Matrix3, Motion, Reference};
-use super::transform_interface::{FrameRotation, Notes, Refused, Transform, each_row};
+use super::transform_common::{FrameRotation, Notes, Refused, Transform, each_row};
 use paceline_base::error::Result;
 
 /// Degrees of freedom of the motion that the fit removes.

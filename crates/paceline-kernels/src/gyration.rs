@@ -2,7 +2,7 @@
 
 use super::row_kernel::{FrameConversion, Frames, RowKernel};
 use super::superposition::{self, EMPTY, Matrix3, Numbers, Sum, TILE};
-use super::transform_interface::{self, Refused};
+use super::transform_common::{self, Refused};
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};
 
@@ -132,7 +132,7 @@ impl Compound {
     /// avoids cancellation in a compound far from the origin. A compound without extent along an
     /// axis yields exactly 0.
     fn tensor(&self, positions: &[f32]) -> Matrix3 {
-        let first = transform_interface::position(positions, self.first).map(f64::from);
+        let first = transform_common::position(positions, self.first).map(f64::from);
         let mut sums = [Sum::ZERO; 9];
         let mut tile = EMPTY;
         for (weights, positions) in self.weights.iter().zip(positions.chunks(3 * TILE)) {

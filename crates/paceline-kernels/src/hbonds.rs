@@ -11,7 +11,7 @@ use super::check_len;
 use super::near_pairs::{Measure, Pair, Point, Search, cell_for, extent, finite};
 use super::rdf::FEW;
 use super::row_kernel::Frames;
-use super::transform_interface::Refused;
+use super::transform_common::Refused;
 use crate::threads_within_frame::{compute_parts, part_len};
 use paceline_base::error::{self, Error};
 

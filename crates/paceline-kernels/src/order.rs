@@ -4,7 +4,7 @@ use super::cell::square;
 use super::check_len;
 use super::distances::{Groups, difference};
 use super::row_kernel::{Frames, RowKernel};
-use super::transform_interface::Refused;
+use super::transform_common::Refused;
 use paceline_base::error::{Error, Result};
 
 /// Order parameters: means of (3 cos² θ − 1) / 2, where θ is the angle between a vector and an

@@ -2,7 +2,7 @@
 
 use super::row_kernel::{FrameConversion, Frames, RowKernel};
 use super::superposition::{Motion, Reference};
-use super::transform_interface::Refused;
+use super::transform_common::Refused;
 use super::{Columns, check_len, frames};
 use paceline_base::error::Result;
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::cell::{Cell, NoCell, in_cell, nearest_in, square};
 use super::histogram::Histogram;
-use super::transform_interface::Refused;
+use super::transform_common::Refused;
 use super::{Columns, check_len, frames};
 use crate::cell::ApplyPbc;
 use crate::cell_list::Grid;

@@ -1,8 +1,8 @@
 //! Common parts of the kernels that compute a row of numbers for each frame.
 
 use super::cell::{Cell, NoCell};
-use super::cell_conversion::{Basis, PlacedFrames, Placement};
-use super::transform_interface::Refused;
+use super::cells_in_standard_form::{Basis, PlacedFrames, Placement};
+use super::transform_common::Refused;
 use super::{check_len, frame_len};
 use paceline_base::UnitCell;
 use paceline_base::error::Result;
@@ -141,7 +141,7 @@ pub enum FrameConversion {
     Stored,
     /// Frames need upright cells, because the kernel divides the cell along x, y and z.
     Upright,
-    /// Frames are converted as in [`crate::cell_conversion`], so that the kernel finds nearest images in
+    /// Frames are converted as in [`crate::cells_in_standard_form`], so that the kernel finds nearest images in
     /// any cell.
     Placed,
 }

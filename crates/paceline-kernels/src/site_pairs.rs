@@ -12,7 +12,7 @@ use super::histogram::largest_square;
 use super::near_pairs::{Measure, Pair, Point, Search, extent, finite};
 use super::rdf::are_searched_by_cells;
 use super::row_kernel::Frames;
-use super::transform_interface::Refused;
+use super::transform_common::Refused;
 use paceline_base::error::{self, Error};
 
 const NEEDED_BY: &str = "norm='rdf'";

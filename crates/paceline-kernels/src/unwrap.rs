@@ -5,8 +5,8 @@ use std::ops::Range;
 use paceline_base::error::{Error, Result};
 
 use crate::cell::{Cell, square};
-use crate::cell_conversion::Basis;
-use crate::transform_interface::{LongBonds, Notes, Refused, Transform, each_row};
+use crate::cells_in_standard_form::Basis;
+use crate::transform_common::{LongBonds, Notes, Refused, Transform, each_row};
 
 /// Bonds of a block's molecules, in the order in which molecules are made whole.
 ///

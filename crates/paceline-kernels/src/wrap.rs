@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::cell::Cell;
-use super::cell_conversion::Basis;
-use super::transform_interface::{
+use super::cells_in_standard_form::Basis;
+use super::transform_common::{
     Notes, Refused, Transform, centre, each_frame, each_row, position, translate,
 };
-use super::{check_len, transform_interface};
+use super::{check_len, transform_common};
 use paceline_base::error::Result;
 
 /// Atoms to be wrapped, and the compounds whose atoms stay together.
@@ -26,7 +26,7 @@ impl Wrap {
     ///
     /// # Errors
     /// [`paceline_base::error::Error::Argument`] if the sizes do not add up to the number of atoms,
-    /// and as [`transform_interface::weights`] for each compound.
+    /// and as [`transform_common::weights`] for each compound.
     pub fn new(
         n_atoms: usize,
         atoms: &[usize],
@@ -50,7 +50,7 @@ impl Wrap {
         for members in &compounds {
             let given = weights.map(|weights| &weights[members.clone()]);
             let atoms = &atoms[members.clone()];
-            checked.extend(transform_interface::weights(n_atoms, atoms, given)?);
+            checked.extend(transform_common::weights(n_atoms, atoms, given)?);
         }
         Ok(Wrap {
             n_atoms,
@@ -118,7 +118,7 @@ pub struct Center {
 
 impl Center {
     /// # Errors
-    /// As [`transform_interface::weights`].
+    /// As [`transform_common::weights`].
     pub fn new(
         n_atoms: usize,
         atoms: &[usize],
@@ -128,7 +128,7 @@ impl Center {
     ) -> Result<Self> {
         Ok(Center {
             n_atoms,
-            weights: transform_interface::weights(n_atoms, atoms, weights)?,
+            weights: transform_common::weights(n_atoms, atoms, weights)?,
             atoms: atoms.to_vec(),
             point,
             wrap,
@@ -139,8 +139,8 @@ impl Center {
     fn centre(&self, frame: &[f32], cell: Option<Cell>) -> [f64; 3] {
         let atoms = self.atoms.iter().map(|&atom| position(frame, atom));
         match cell {
-            Some(cell) => transform_interface::centre(atoms.map(|x| cell.home(x).0), &self.weights),
-            None => transform_interface::centre(atoms, &self.weights),
+            Some(cell) => transform_common::centre(atoms.map(|x| cell.home(x).0), &self.weights),
+            None => transform_common::centre(atoms, &self.weights),
         }
     }
 }

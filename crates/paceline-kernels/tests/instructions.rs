@@ -1,7 +1,7 @@
 //! Tests that kernels yield the same bits with and without instruction sets beyond the base build.
 
 use paceline_kernels::covariance;
-use paceline_kernels::density::{Profiles, Voxels};
+use paceline_kernels::density_profiles_and_grids::{Profiles, Voxels};
 use paceline_kernels::distances::{AtomicDistances, DistanceMatrix, MinimumDistance};
 use paceline_kernels::gyration::Gyration;
 use paceline_kernels::instructions::{Instructions, allow, used};
@@ -12,7 +12,7 @@ use paceline_kernels::rdf::{self, Rdf};
 use paceline_kernels::rmsd::{Group, Rmsd};
 use paceline_kernels::row_kernel::{Frames, RowKernel};
 use paceline_kernels::sasa::Sasa;
-use paceline_kernels::select::{Group as Updating, Node, Selected};
+use paceline_kernels::selection_evaluation::{Group as Updating, Node, Selected};
 
 const CELLS: [[f32; 6]; 4] = [
     [0.0; 6],

@@ -13,8 +13,8 @@ use super::types::attributes;
 use paceline_formats::disk_cache::{CacheUse, CachedSource, DiskCache};
 use paceline_formats::error::{self, Error};
 use paceline_formats::fingerprint::{Samples, VerifiedSource};
+use paceline_formats::format_list::STANDARD;
 use paceline_formats::index;
-use paceline_formats::registry::STANDARD;
 use paceline_formats::source::{FileSource, Requests, Source};
 
 #[cfg(feature = "stores")]

@@ -10,8 +10,8 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 
+use paceline_formats::block_writer;
 use paceline_formats::error::Error;
-use paceline_formats::writer;
 
 /// Error of a call from Python.
 pub(super) enum Failure {
@@ -65,11 +65,11 @@ impl From<AsSliceError> for Failure {
     }
 }
 
-impl From<writer::Failure> for Failure {
-    fn from(failure: writer::Failure) -> Self {
+impl From<block_writer::Failure> for Failure {
+    fn from(failure: block_writer::Failure) -> Self {
         match failure {
-            writer::Failure::Frame(row, reason) => Failure::row((row, reason)),
-            writer::Failure::Error(error) => Failure::Core(error),
+            block_writer::Failure::Frame(row, reason) => Failure::row((row, reason)),
+            block_writer::Failure::Error(error) => Failure::Core(error),
         }
     }
 }

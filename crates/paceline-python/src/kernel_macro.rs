@@ -7,7 +7,7 @@ use super::errors::Result;
 use super::types::{Array, Array2, Array3, ArrayMut, Number};
 use numpy::ndarray::Dimension;
 use paceline_formats::error;
-use paceline_kernels::cell_conversion::{Basis, PlacedFrames};
+use paceline_kernels::cells_in_standard_form::{Basis, PlacedFrames};
 use paceline_kernels::row_kernel::Frames;
 
 /// Arguments that a kernel reads while the interpreter is released.

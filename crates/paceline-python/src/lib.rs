@@ -1,18 +1,18 @@
 //! Python bindings, the only crate that uses Python. Each call checks its arguments, borrows
 //! slices, releases the interpreter, calls plain Rust, and converts the error.
 
+mod all_frames_kernels;
 mod byte_sources;
-mod communicator;
-mod encoders;
+mod communicator_from_python;
+mod encoders_and_cell_vectors;
 mod errors;
-mod formats;
+mod formats_and_units;
 mod kernel_macro;
 mod per_frame_kernels;
 mod ragged_kernels;
 mod readers;
 mod snapshot_reading;
 mod snapshot_writing;
-mod sum_kernels;
 mod trajectory;
 mod transforms;
 mod types;
@@ -23,18 +23,23 @@ use pyo3::pymodule;
 mod _core {
     use paceline_formats::{disk_cache, reader::chunks, source};
 
+    #[pymodule_export]
+    use super::all_frames_kernels::{
+        ContactMap, Correlation, PairRmsd, Rdf, SitePairs, Superposed, Voxels, accumulate_rows,
+        centered, copy_atoms, count_indices, merge_covariance, merge_moments, put_tile,
+    };
     #[cfg(feature = "stores")]
     #[pymodule_export]
     use super::byte_sources::{ObjectBytes, download_object, list_objects, object_version};
     #[pymodule_export]
     use super::byte_sources::{cached_blocks, requests_sent, share_requests, store_estimates};
     #[pymodule_export]
-    use super::encoders::{
+    use super::encoders_and_cell_vectors::{
         ChunkEncoder, Encoder, cells_of_dimensions, cells_of_vectors, cells_without_noise,
         lattices, pack_chunk, upright_cells,
     };
     #[pymodule_export]
-    use super::formats::{
+    use super::formats_and_units::{
         FileFormat, amber_factor, dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head,
         dlpoly_imcon, formats, lammps_factors,
     };
@@ -52,11 +57,6 @@ mod _core {
     use super::snapshot_writing::{
         SnapshotCost, SnapshotFile, SnapshotFormat, cell_dimensions, check_snapshot,
         choose_readers, choose_writers, spread_ranks, write_snapshot,
-    };
-    #[pymodule_export]
-    use super::sum_kernels::{
-        ContactMap, Correlation, PairRmsd, Rdf, SitePairs, Superposed, Voxels, accumulate_rows,
-        centered, copy_atoms, count_indices, merge_covariance, merge_moments, put_tile,
     };
     #[pymodule_export]
     use super::trajectory::{

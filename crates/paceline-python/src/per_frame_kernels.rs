@@ -5,8 +5,7 @@ use pyo3::prelude::*;
 use super::errors::{Failure, Result};
 use super::kernel_macro::kernels;
 use super::types::{Array1, Array2, Array3, ArrayMut2, Columns, Indices};
-use paceline_kernels::contacts::{Contacts, PairDistances, Switch};
-use paceline_kernels::density::Profiles;
+use paceline_kernels::density_profiles_and_grids::Profiles;
 use paceline_kernels::dihedrals::Dihedrals;
 use paceline_kernels::dipole::Dipole;
 use paceline_kernels::distances::{
@@ -16,8 +15,9 @@ use paceline_kernels::dssp::letters::Letters;
 use paceline_kernels::instructions::{self, Instructions};
 use paceline_kernels::near_pairs::Components;
 use paceline_kernels::order::Order;
+use paceline_kernels::pair_distances_and_contacts::{Contacts, PairDistances, Switch};
 use paceline_kernels::rmsd::{self, Group};
-use paceline_kernels::transform_interface::Refused;
+use paceline_kernels::transform_common::Refused;
 use paceline_kernels::{dssp, gyration, projection, row_kernel, sasa, threads_within_frame};
 
 /// Index of each atom's compound, and mass of each atom.

@@ -7,12 +7,12 @@ use super::kernel_macro::{in_frames, kernels};
 use super::transforms::{check_atoms, pairs};
 use super::types::{Array1, Array2, Array3, ArrayMut2, Columns, Indices, NewArray, numbers};
 use paceline_formats::error::Error;
-use paceline_kernels::broken_molecules;
+use paceline_kernels::detect_broken_molecules;
 use paceline_kernels::hbonds::{BondClasses, Criterion, Donors, HydrogenBonds as Task};
 use paceline_kernels::near_pairs::{Pair, PairList};
-use paceline_kernels::select::{Center, Comparison, Group, Node, Selected};
+use paceline_kernels::selection_evaluation::{Center, Comparison, Group, Node, Selected};
 use paceline_kernels::threads_within_frame::{compute_parts, part_len};
-use paceline_kernels::transform_interface::Refused;
+use paceline_kernels::transform_common::Refused;
 
 /// Number of records of each frame, all records one after another or in rows, and the first frame
 /// that cannot be computed, with the reason.
@@ -385,8 +385,9 @@ pub(super) fn links(
     longest: usize,
 ) -> Result<Links> {
     let bonds = pairs(&bonds)?;
-    let found = py.detach(|| broken_molecules::Links::new(n_atoms, &bonds, &wanted, longest));
-    let broken_molecules::Links {
+    let found =
+        py.detach(|| detect_broken_molecules::Links::new(n_atoms, &bonds, &wanted, longest));
+    let detect_broken_molecules::Links {
         pairs,
         lengths,
         added,
@@ -404,7 +405,7 @@ kernels! {
     ///
     /// `links` are pairs of atoms, with the number of bonds between them. `contacts` are pairs of
     /// atoms in different molecules.
-    pub(super) struct Whole(broken_molecules::Whole);
+    pub(super) struct Whole(detect_broken_molecules::Whole);
 
     new {
         (
@@ -419,7 +420,7 @@ kernels! {
             let groups = groups.into_iter().map(|group| group.0).collect();
             let contacts = pairs(&contacts)?;
             py.detach(|| {
-                broken_molecules::Whole::new(n_atoms, (&bonds, &lengths), longest, groups, contacts)
+                detect_broken_molecules::Whole::new(n_atoms, (&bonds, &lengths), longest, groups, contacts)
             })
         }
     }

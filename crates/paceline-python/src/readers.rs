@@ -15,13 +15,13 @@ use super::types::{
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::{self, Error};
+use paceline_formats::format_list::STANDARD;
 use paceline_formats::hdf5_chunks::{self, Dataset, Filter, Units};
 use paceline_formats::reader::chunks::{
     self, ChunkReader as Chunks, Element, Identity, ReadRequest, Slice,
 };
 use paceline_formats::reader::{BlockOut, BlockReader, BlockReport, Extents, Numbers};
-use paceline_formats::registry::STANDARD;
-use paceline_kernels::validity;
+use paceline_kernels::frame_validity;
 
 /// Per-worker reader of a trajectory file.
 #[pyclass(frozen, module = "paceline._core")]
@@ -87,7 +87,7 @@ impl BlockArrays<'_> {
         }
         let numbers = match validity {
             Some(rows) => Numbers::Visited(Box::new(move |row, numbers, held| {
-                rows[row] = validity::check(numbers, held);
+                rows[row] = frame_validity::check(numbers, held);
             })),
             None => Numbers::Kept {
                 positions: slice_of(&mut self.positions),

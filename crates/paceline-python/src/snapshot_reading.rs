@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
 use super::byte_sources::open_verified;
-use super::communicator::PyCommunicator;
+use super::communicator_from_python::PyCommunicator;
 use super::errors::Result;
 use super::types::{Array1, Array2, INT, NewArray, Number, attributes, callable, narrowed};
 use paceline_formats::dlpoly;
 use paceline_formats::error::{self, Error};
-use paceline_formats::registry::STANDARD;
+use paceline_formats::format_list::STANDARD;
 use paceline_formats::{Fields, Layout};
 use paceline_snapshot::Communicator;
 use paceline_snapshot::reading::{

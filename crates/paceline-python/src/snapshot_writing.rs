@@ -7,14 +7,16 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use super::communicator::PyCommunicator;
+use super::communicator_from_python::PyCommunicator;
 use super::errors::{Failure, Result};
 use super::types::{Array1, Array2, ArrayMut1, alias, literal, narrowed};
 use paceline_formats::Fields;
 use paceline_formats::dlpoly::encode::Cell;
 use paceline_snapshot::atom_encoding::{Arrays, Float};
 use paceline_snapshot::file::{self, Contents, Heading, Settings};
-use paceline_snapshot::{self as core, Atoms, Batch, Cost, Job, Method, Records, Vectors, session};
+use paceline_snapshot::{
+    self as core, Atoms, Batch, Cost, Job, Method, Records, Vectors, collective_writer,
+};
 
 narrowed! {
     /// Format of a snapshot.
@@ -453,13 +455,13 @@ pub(super) fn cell_dimensions(cell: Cell) -> [f64; 6] {
 /// contains the host name of each rank.
 #[pyfunction]
 pub(super) fn spread_ranks(nodes: Vec<String>, n_ranks: usize) -> Vec<usize> {
-    session::spread(&nodes, n_ranks)
+    collective_writer::spread(&nodes, n_ranks)
 }
 
 /// Choose the writing ranks of frames of `n_bytes` bytes.
 #[pyfunction]
 pub(super) fn choose_writers(nodes: Vec<String>, n_bytes: u64) -> Vec<usize> {
-    session::choose_writers(&nodes, n_bytes)
+    collective_writer::choose_writers(&nodes, n_bytes)
 }
 
 /// Choose the reading ranks.
@@ -468,5 +470,5 @@ pub(super) fn choose_writers(nodes: Vec<String>, n_bytes: u64) -> Vec<usize> {
 pub(super) fn choose_readers(nodes: Vec<String>, n_readers: Option<i64>) -> Result<Vec<usize>> {
     // A negative number becomes 0, which is refused.
     let n_readers = n_readers.map(|n| usize::try_from(n).unwrap_or(0));
-    session::choose_readers(&nodes, n_readers).map_err(Failure::Unsupported)
+    collective_writer::choose_readers(&nodes, n_readers).map_err(Failure::Unsupported)
 }

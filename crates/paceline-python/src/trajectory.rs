@@ -12,9 +12,9 @@ use super::byte_sources::{self, CacheSettings, samples_from};
 use super::errors::{Failure, Result};
 use super::types::{Array1, INT, NewArray, OBJECT, callable, narrowed};
 use paceline_formats::fingerprint::Fingerprint;
-use paceline_formats::format::Clock;
+use paceline_formats::format_interface::Clock;
+use paceline_formats::format_list::STANDARD;
 use paceline_formats::index::{self, Index, OpenOptions, Origin};
-use paceline_formats::registry::STANDARD;
 use paceline_formats::source::Source;
 use paceline_formats::{Format, error};
 

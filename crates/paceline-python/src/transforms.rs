@@ -7,13 +7,13 @@ use super::kernel_macro::kernels;
 use super::types::{Array1, Array2, Array3, ArrayMut2, ArrayMut3, Indices, NewArray, indices};
 
 use paceline_formats::{CELL_WIDTH, error};
-use paceline_kernels::cell_conversion::{Basis, PlacedFrames, change_placed};
+use paceline_kernels::cells_in_standard_form::{Basis, PlacedFrames, change_placed};
 use paceline_kernels::fit_group::{Fit, Freedom};
 use paceline_kernels::nojump;
 use paceline_kernels::unwrap::Unwrap;
 use paceline_kernels::wrap::Center;
 use paceline_kernels::wrap::Wrap;
-use paceline_kernels::{transform_interface, unwrap};
+use paceline_kernels::{transform_common, unwrap};
 
 /// Return the weighted centers (Å) of groups of atoms in each frame, shape (frames, groups, 3).
 /// `atoms` are sorted by group, with `sizes` atoms in each group, and one weight per atom.
@@ -29,7 +29,7 @@ pub(super) fn centers(
     let (n_frames, n_atoms) = (shape[0], shape[1]);
     let (positions, weights) = (&*positions, &*weights);
     let found =
-        py.detach(|| transform_interface::centres(positions, n_atoms, &atoms, &sizes, weights));
+        py.detach(|| transform_common::centres(positions, n_atoms, &atoms, &sizes, weights));
     Ok(NewArray::new(found?, [n_frames, sizes.len(), 3]))
 }
 
@@ -78,7 +78,7 @@ pub(super) fn move_molecules(
 
 kernels! {
     /// Transformation of all frames of a block, in place.
-    pub(super) struct Transform(Box<dyn transform_interface::Transform>);
+    pub(super) struct Transform(Box<dyn transform_common::Transform>);
 
     static {
         /// Make molecules whole along their bonds.
@@ -136,22 +136,22 @@ kernels! {
             mut positions: ArrayMut3<'_, f32>,
             mut cells: ArrayMut2<'_, f64>,
             mut vectors: Vec<ArrayMut3<'_, f32>>,
-        ) -> Result<(Vec<transform_interface::Refused>, Vec<transform_interface::LongBonds>)> {
+        ) -> Result<(Vec<transform_common::Refused>, Vec<transform_common::LongBonds>)> {
             let n_atoms = self.0.n_atoms();
             check_atoms(positions.shape(), n_atoms)?;
             let positions = &mut *positions;
             let cells = &mut *cells;
-            let mut notes = transform_interface::Notes::default();
+            let mut notes = transform_common::Notes::default();
             let changed = py.detach(|| -> error::Result<_> {
-                let refused = transform_interface::apply_in_cells(&*self.0, positions, cells, &mut notes)?;
-                transform_interface::rotate_cells(cells, &notes.rotations);
+                let refused = transform_common::apply_in_cells(&*self.0, positions, cells, &mut notes)?;
+                transform_common::rotate_cells(cells, &notes.rotations);
                 Ok(refused)
             });
             let refused = changed?;
             for array in &mut vectors {
                 check_atoms(array.shape(), n_atoms)?;
                 let array = &mut **array;
-                py.detach(|| transform_interface::rotate_vectors(array, n_atoms, &notes.rotations));
+                py.detach(|| transform_common::rotate_vectors(array, n_atoms, &notes.rotations));
             }
             Ok((refused, notes.long))
         }
@@ -188,16 +188,14 @@ impl NoJump {
         py: Python<'_>,
         mut positions: ArrayMut3<'_, f32>,
         cells: Array2<'_, f64>,
-    ) -> Result<Vec<transform_interface::Refused>> {
+    ) -> Result<Vec<transform_common::Refused>> {
         check_atoms(
             positions.shape(),
-            transform_interface::Transform::n_atoms(&self.0),
+            transform_common::Transform::n_atoms(&self.0),
         )?;
         let (positions, cells) = (&mut *positions, &*cells);
-        let mut notes = transform_interface::Notes::default();
-        Ok(py.detach(|| {
-            transform_interface::apply_in_cells(&self.0, positions, cells, &mut notes)
-        })?)
+        let mut notes = transform_common::Notes::default();
+        Ok(py.detach(|| transform_common::apply_in_cells(&self.0, positions, cells, &mut notes))?)
     }
 
     /// Count images over frames, relative to the first frame. Record the images in some rows.
@@ -208,7 +206,7 @@ impl NoJump {
         cells: Array2<'_, f64>,
         rows: Indices,
     ) -> Result<Scanned> {
-        let n_atoms = transform_interface::Transform::n_atoms(&self.0);
+        let n_atoms = transform_common::Transform::n_atoms(&self.0);
         check_atoms(positions.shape(), n_atoms)?;
         let (positions, cells) = (&*positions, &*cells);
         let scan = py.detach(|| {
@@ -232,8 +230,8 @@ impl NoJump {
         images: Array3<'_, i16>,
         mut positions: ArrayMut3<'_, f32>,
         cells: Array2<'_, f64>,
-    ) -> Result<Vec<transform_interface::Refused>> {
-        let n_atoms = transform_interface::Transform::n_atoms(&self.0);
+    ) -> Result<Vec<transform_common::Refused>> {
+        let n_atoms = transform_common::Transform::n_atoms(&self.0);
         check_atoms(positions.shape(), n_atoms)?;
         let (images, _) = images.as_chunks();
         let (positions, cells) = (&mut *positions, &*cells);
@@ -266,7 +264,7 @@ impl NoJumpFollower {
         mut positions: ArrayMut3<'_, f32>,
         cells: Array2<'_, f64>,
         mut begin: Option<ArrayMut2<'_, i16>>,
-    ) -> Result<Option<Vec<transform_interface::Refused>>> {
+    ) -> Result<Option<Vec<transform_common::Refused>>> {
         let n_atoms = self.0.n_atoms();
         check_atoms(positions.shape(), n_atoms)?;
         let (positions, cells) = (&mut *positions, &*cells);

@@ -17,10 +17,10 @@
 mod agreement_of_ranks;
 pub mod atom_encoding;
 mod atoms;
+pub mod collective_writer;
 pub mod file;
 pub mod reading;
 mod send_schedule;
-pub mod session;
 mod static_properties;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
 //! Tests of writing with ranks that are threads.
 
-mod errors;
 mod methods;
-mod session;
 pub(super) mod thread_ranks;
+mod write_and_read_back;
+mod write_errors;
 
 use std::path::{Path, PathBuf};
 

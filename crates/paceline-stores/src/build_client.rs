@@ -18,7 +18,7 @@ use crate::credentials::{
     Login, Profile, authorization, aws_profile, check, check_word, has_variable, home,
     is_anonymous, variables_of,
 };
-use crate::requests::{Connector, Container};
+use crate::http_requests::{Connector, Container};
 use paceline_formats::error::{Error, Result};
 
 /// Environment variables of credentials: at least one is set if the environment has any.

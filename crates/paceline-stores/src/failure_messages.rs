@@ -10,7 +10,7 @@ use object_store::client::{HttpError, HttpErrorKind};
 use crate::address::{Address, Scheme};
 use crate::build_client::{has_credentials, skipping};
 use crate::credentials::{is_anonymous, proxy_variable};
-use crate::requests::{CONNECT_TIMEOUT, SILENCE, UNTRUSTED};
+use crate::http_requests::{CONNECT_TIMEOUT, SILENCE, UNTRUSTED};
 use paceline_formats::error::Error;
 
 /// Request that failed.

@@ -2,7 +2,7 @@
 //! version 24, and a cell of lengths and cosines.
 
 use super::header::FIRST_LEN;
-use super::layout::{AKMA, CELL_LEN};
+use super::layout_and_cell::{AKMA, CELL_LEN};
 use crate::frame_codec::{check_finite, odd_bits};
 use crate::{Encoder, FrameIn, Series};
 

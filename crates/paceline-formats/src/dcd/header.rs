@@ -13,11 +13,11 @@
 use std::any::Any;
 use std::ops::Range;
 
-use super::layout::{Layout, Writer};
+use super::layout_and_cell::{Layout, Writer};
 use super::{DcdDecoder, DcdEncoder};
 use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
-use crate::format::{
+use crate::format_interface::{
     Abilities, Clock, EncoderSettings, FileLayout, Format, Frames, OpenOptions, Opened, Times,
     Traits, unsupported,
 };
@@ -25,7 +25,7 @@ use crate::index::fixed_size::{count, cut, frame_count_note, read_head};
 use crate::lammps::Units;
 use crate::reader::ask_for;
 use crate::source::Source;
-use crate::{Decoder, Encoder, Fields, Frame, format};
+use crate::{Decoder, Encoder, Fields, Frame, format_interface};
 
 /// Length of the first record.
 pub(super) const FIRST_LEN: u64 = 84;
@@ -361,7 +361,7 @@ impl Format for Dcd {
                 }
             }
         }
-        let found = (format::Layout::new(layout), frames, notes);
+        let found = (format_interface::Layout::new(layout), frames, notes);
         Opened::computed(source, size, options, found)
     }
 
@@ -369,8 +369,8 @@ impl Format for Dcd {
         2
     }
 
-    fn layout(&self, bytes: &[u8]) -> Option<format::Layout> {
-        Layout::from_bytes(bytes).map(format::Layout::new)
+    fn layout(&self, bytes: &[u8]) -> Option<format_interface::Layout> {
+        Layout::from_bytes(bytes).map(format_interface::Layout::new)
     }
 
     fn encoder(&self, settings: &EncoderSettings<'_>) -> Result<Box<dyn Encoder>, String> {

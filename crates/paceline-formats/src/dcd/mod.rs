@@ -15,10 +15,10 @@
 
 mod encode;
 mod header;
-mod layout;
+mod layout_and_cell;
 
 use self::header::{bytes_at, check_marker};
-use self::layout::CELL_LEN;
+use self::layout_and_cell::CELL_LEN;
 use crate::atom_set::Atoms;
 use crate::error::Fault;
 use crate::frame_codec::ReadRanges;
@@ -27,7 +27,7 @@ use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 
 pub use self::encode::DcdEncoder;
 pub use self::header::Dcd;
-pub use self::layout::Layout;
+pub use self::layout_and_cell::Layout;
 
 #[cfg(test)]
 mod tests;
@@ -131,7 +131,7 @@ impl DcdDecoder {
         }
         let cell = self.cell(plan, bytes);
         Ok(cell.map_or(UnitCell::NONE, |record| {
-            layout::unit_cell(self.layout.version, record)
+            layout_and_cell::unit_cell(self.layout.version, record)
         }))
     }
 
@@ -161,7 +161,7 @@ impl DcdDecoder {
     /// which [`Decoder::decode`] has accepted.
     pub fn cell_doubt(&self, frame: u64, bytes: &[u8]) -> Option<String> {
         let cell = self.cell(self.plan(frame), bytes)?;
-        layout::doubt(self.layout.version, cell)
+        layout_and_cell::doubt(self.layout.version, cell)
     }
 }
 

@@ -2,9 +2,9 @@
 
 #[path = "../../tests/checks/dcd.rs"]
 mod exercise;
-mod writer;
+mod sample_files;
 
-use self::writer::{File, NAMD_CELL, variants};
+use self::sample_files::{File, NAMD_CELL, variants};
 use super::*;
 use crate::Frame;
 
@@ -236,7 +236,7 @@ fn cells_mean_what_the_version_and_the_numbers_say() {
             .unit_cell()
             .dimensions;
         assert_eq!(found, expected, "{version} {record:?}");
-        let doubt = layout::doubt(version, record);
+        let doubt = layout_and_cell::doubt(version, record);
         assert_eq!(doubt.is_some(), doubtful, "{version} {record:?}: {doubt:?}");
     }
 }

@@ -19,7 +19,7 @@ use super::frame_head::FrameHead;
 use super::header::{COMPRESSED, Kind, Layout, LineLengths, Widths, n_vectors};
 use crate::Fields;
 use crate::error::Fault;
-use crate::fortran_text::{take_integer, take_real};
+use crate::fortran_numbers::{take_integer, take_real};
 use crate::text_lines::{Lines, quoted, vector, words};
 
 /// Maximum length of a name, bytes.

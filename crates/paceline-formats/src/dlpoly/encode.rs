@@ -18,7 +18,7 @@
 //! the cell of every frame of a HISTORY, even if imcon is 0; such a cell is written as zeros.
 
 use crate::Fields;
-use crate::fortran_text::{e16_7, f, g20_10, i};
+use crate::fortran_numbers::{e16_7, f, g20_10, i};
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@
 use super::header::{COMPRESSED, Kind, Layout, LineLengths, fields};
 use crate::Fields;
 use crate::error::Fault;
-use crate::fortran_text::{take_integer, take_real};
+use crate::fortran_numbers::{take_integer, take_real};
 use crate::frame_codec::{check_time, possible_time};
 use crate::text_lines::{LineFrame, Lines, MAX_LINE, is_blank, quoted, vector, words};
 

@@ -4,7 +4,7 @@
 
 mod decompress;
 pub mod encode;
-mod filters;
+mod invert_filters;
 mod lzf;
 
 use std::ops::Range;
@@ -13,8 +13,8 @@ use crate::atom_set::Atoms;
 use crate::source::GAP;
 
 pub(crate) use decompress::Decompressors;
-pub use filters::Filter;
-pub(crate) use filters::{Pipeline, Unpacked, max_expansion};
+pub use invert_filters::Filter;
+pub(crate) use invert_filters::{Pipeline, Unpacked, max_expansion};
 
 // Datasets, and the layout of their bytes.
 

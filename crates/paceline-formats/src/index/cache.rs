@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64_with_seed as checksum;
 
 use crate::fingerprint::Fingerprint;
-use crate::format::{Layout, Times};
+use crate::format_interface::{Layout, Times};
 use crate::os_calls;
 use crate::source::{FileSource, Source};
 

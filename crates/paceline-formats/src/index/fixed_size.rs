@@ -1,7 +1,7 @@
 //! Index of a file whose frames have equal sizes, so that their offsets can be computed.
 
 use crate::error::{Error, Fault, Result};
-use crate::format::Frames;
+use crate::format_interface::Frames;
 use crate::source::{Access, Source};
 
 /// Number of bytes within which most headers end.

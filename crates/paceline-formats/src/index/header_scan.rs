@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Fault, Result};
-use crate::format::Progress;
+use crate::format_interface::Progress;
 use crate::source::{Announcer, Source};
 
 /// Time between two reports.

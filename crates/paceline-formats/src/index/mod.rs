@@ -24,10 +24,10 @@ use xxhash_rust::xxh3::xxh3_128;
 use self::cache::Listing;
 use crate::error::{Error, Fault, Result};
 use crate::fingerprint::{Fingerprint, Samples};
-use crate::format::{Format, Frames, HEAD_LEN, Layout, Opened, Registry, unsupported};
+use crate::format_interface::{Format, Frames, HEAD_LEN, Layout, Opened, Registry, unsupported};
 use crate::source::{Source, Traffic};
 
-pub use crate::format::{OpenOptions, Origin, Progress, Times};
+pub use crate::format_interface::{OpenOptions, Origin, Progress, Times};
 
 /// Return the paths at which the index of the trajectory `path` may be saved: next to the
 /// trajectory, and in the cache folder of the user.

@@ -10,7 +10,7 @@ use super::warnings_of;
 use crate::disk_cache::CachedSource;
 use crate::error::{Error, Fault, Result};
 use crate::fingerprint::Samples;
-use crate::format::{Frames, Layout, OpenOptions, Opened, Origin, Times};
+use crate::format_interface::{Frames, Layout, OpenOptions, Opened, Origin, Times};
 use crate::source::Source;
 
 /// Finds the frames of one file by a scan.

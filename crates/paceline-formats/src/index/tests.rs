@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Index, OpenOptions, Times, index_files, open};
 use crate::error::Result;
-use crate::registry::STANDARD;
+use crate::format_list::STANDARD;
 use crate::source::{FileSource, MemorySource};
 
 /// Deterministic random numbers.

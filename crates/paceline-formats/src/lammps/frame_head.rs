@@ -21,21 +21,21 @@ use std::any::Any;
 use std::ops::ControlFlow;
 
 use super::Units;
-use super::layout::{Columns, FrameLines, convention_name, names_of_positions};
+use super::layout_and_columns::{Columns, FrameLines, convention_name, names_of_positions};
 use super::{ATOM_MIN, Ids, LammpsDecoder, Layout, MAX_LINE};
 use crate::atom_set::Atoms;
 use crate::error::{Fault, Result};
-use crate::format::{
+use crate::format_interface::{
     Abilities, Clock, FileLayout, Format, Frames, OpenOptions, Opened, Times, Traits, unsupported,
 };
-use crate::fortran_text::{take_integer, take_real};
+use crate::fortran_numbers::{take_integer, take_real};
 use crate::frame_codec::check_time;
 use crate::index::fixed_size::read_head;
 use crate::index::header_scan::ScanProgress;
 use crate::index::scanned::{load_or_scan, times_of};
 use crate::source::Source;
 use crate::text_lines::{LineScanner, Lines, is_blank, quoted, scan_lines, words};
-use crate::{Decoder, Fields, format, triclinic_box};
+use crate::{Decoder, Fields, format_interface, triclinic_box};
 
 const UNITS: &str = "ITEM: UNITS";
 const TIME: &str = "ITEM: TIME";
@@ -313,7 +313,7 @@ impl Format for LammpsDump {
             frame_size: ATOM.saturating_mul(head.n_atoms),
             watch: ScanProgress::new(options.progress, size),
         };
-        let saved = format::Layout::new(layout);
+        let saved = format_interface::Layout::new(layout);
         let mut opened = load_or_scan(source, saved, size, options, &scanner)?;
         if !opened.frames.is_empty() && lacks_line_feed(source, size, &opened)? {
             let note = "the last line has no line feed: its last number may be cut";
@@ -324,7 +324,7 @@ impl Format for LammpsDump {
             (None, ids) | (_, ids @ Ids::None) => ids,
             _ => Ids::Varying,
         };
-        opened.layout = format::Layout::new(Layout {
+        opened.layout = format_interface::Layout::new(Layout {
             ids,
             units,
             ..layout
@@ -341,8 +341,8 @@ impl Format for LammpsDump {
         6
     }
 
-    fn layout(&self, bytes: &[u8]) -> Option<format::Layout> {
-        Layout::from_bytes(bytes).map(format::Layout::new)
+    fn layout(&self, bytes: &[u8]) -> Option<format_interface::Layout> {
+        Layout::from_bytes(bytes).map(format_interface::Layout::new)
     }
 }
 
@@ -427,11 +427,11 @@ impl FileLayout for Layout {
         self.n_atoms()
     }
 
-    fn of_frame(&self, n_atoms: usize, size: u64) -> Option<format::Layout> {
+    fn of_frame(&self, n_atoms: usize, size: u64) -> Option<format_interface::Layout> {
         let is_there = matches!(self.ids, Ids::None | Ids::Varying)
             && (1..=size / ATOM_MIN).contains(&(n_atoms as u64));
         let n_atoms = u32::try_from(n_atoms).ok().filter(|_| is_there)?;
-        Some(format::Layout::new(Layout { n_atoms, ..*self }))
+        Some(format_interface::Layout::new(Layout { n_atoms, ..*self }))
     }
 
     fn fields(&self) -> Fields {

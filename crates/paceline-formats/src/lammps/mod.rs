@@ -1,25 +1,25 @@
 //! Text dumps of atoms of LAMMPS (`dump atom`, `dump custom`).
 //!
 //! Each frame has a header (see `frame_head.rs`), and a line for each atom. The header states the
-//! columns of the lines (`layout.rs`). Atoms have ids, and may be in any order in the file; the
+//! columns of the lines (`layout_and_columns.rs`). Atoms have ids, and may be in any order in the file; the
 //! decoder returns them in the order of their ids. Positions are relative to the corner of the cell
 //! in the first frame, so that atoms at rest do not move when the cell changes. Numbers are
 //! converted if their unit style ([`Units`], `units real` in LAMMPS's input) is known.
 
 mod frame_head;
-mod layout;
+mod layout_and_columns;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::frame_head::Bounds;
-use self::layout::{Columns, WantedColumns};
+use self::layout_and_columns::{Columns, WantedColumns};
 use crate::atom_set::Atoms;
 use crate::error::Fault;
 use crate::text_lines::{Lines, quoted};
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell, triclinic_vectors};
 
 pub use self::frame_head::{FrameHead, LammpsDump};
-pub use self::layout::{Ids, Layout};
+pub use self::layout_and_columns::{Ids, Layout};
 
 /// Maximum length of a line, bytes. Lines may have many columns.
 pub const MAX_LINE: usize = 16 << 10;
@@ -100,7 +100,7 @@ impl LammpsDecoder {
             return bad(frame_head::known_cells(), "another cell");
         };
         let Some(columns) = head.columns else {
-            return bad(layout::names_of_positions(), "none");
+            return bad(layout_and_columns::names_of_positions(), "none");
         };
         match columns.check_like(&self.layout) {
             Ok(()) => Ok((cell, columns)),

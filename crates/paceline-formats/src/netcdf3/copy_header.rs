@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 use super::header::{Attribute, CHAR, DOUBLE, FLOAT, Header, Variable};
 use super::{Arrangement, Layout};
 use crate::error::{Error, Result};
-use crate::format::{REMARK, Traits, unsupported};
+use crate::format_interface::{REMARK, Traits, unsupported};
 use crate::index::fixed_size::read_head;
 use crate::source::Source;
 

@@ -3,7 +3,7 @@
 use super::FILL;
 use super::header::{Number, Scale};
 use crate::Fields;
-use crate::format::Clock;
+use crate::format_interface::Clock;
 use crate::frame_codec::possible_time;
 
 /// Layout of one Amber NetCDF file: all data that a worker needs to find and decode any frame.

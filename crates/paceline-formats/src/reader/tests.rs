@@ -1,8 +1,8 @@
 //! Tests with blocks of frames of one atom, in a format made for these tests.
 
-mod made_up;
+mod mock_source_and_decoder;
 
-use self::made_up::{FRAME, File, MARGIN, N_FRAMES, Picky};
+use self::mock_source_and_decoder::{FRAME, File, MARGIN, N_FRAMES, Picky};
 use super::CACHED_CALL;
 use super::*;
 use crate::{CELL_WIDTH, CellRow, Run};

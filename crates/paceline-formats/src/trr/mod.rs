@@ -17,7 +17,7 @@
 //! A real is an f32 or an f64, as determined by the sizes of the blocks. The other blocks are
 //! skipped.
 
-mod format;
+mod registry_entry;
 
 use crate::atom_set::Atoms;
 use crate::error::Fault;
@@ -26,7 +26,7 @@ use crate::source::GAP;
 use crate::xdr::{NM_PER_ANGSTROM, Xdr};
 use crate::{Decoder, Encoder, Fields, FrameIn, FrameOut, Run, Series, UnitCell, xdr};
 
-pub use self::format::{Trr, TrrLayout};
+pub use self::registry_entry::{Trr, TrrLayout};
 
 /// Factors that convert nm, nm/ps and kJ/(mol·nm) to MDAnalysis's units, by the same float32
 /// multiplications.

@@ -17,7 +17,7 @@
 
 use super::decode::{GroupStart, Packed, RUN_MAX, SMALL_MIN, Wanted};
 use super::mixed_radix::{Digits, FAR, FAR_FAST, SMALL, SMALL_FAST};
-use super::simd::{Four, Two};
+use super::simd_vectors::{Four, Two};
 
 /// Maximum number of bytes, from the start of a group, that finding and unpacking the group may
 /// read, with a margin. A group has at most 57 + 6 + 10 × 57 bits, and a load reads 8 bytes.

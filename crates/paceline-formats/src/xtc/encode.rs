@@ -8,7 +8,7 @@ use super::decode::{
     PRECISION_MIN, PRODUCT_SIZE_MAX, SMALL_MAX, SMALL_MIN, SMALL_SIZES, bit_length,
 };
 use super::mixed_radix::Layout;
-use super::simd::{Floats, Four};
+use super::simd_vectors::{Floats, Four};
 use super::{AT_BYTE_COUNT, MAGIC_1995, MAGIC_2023, PLAIN_ATOMS};
 use crate::frame_codec::{check_finite, not_finite};
 use crate::xdr::{self, NM_PER_ANGSTROM, padding};

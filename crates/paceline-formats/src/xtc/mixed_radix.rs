@@ -2,7 +2,7 @@
 //! reciprocals, and storage.
 
 use super::decode::{Packed, SMALL_MIN, SMALL_SIZES};
-use super::simd::{Four, Two};
+use super::simd_vectors::{Four, Two};
 
 /// Largest small index whose numbers fit into 32 bits, so that 64-bit multiplications divide them
 /// exactly. `Reciprocal::new` proves this at compile time.

@@ -20,7 +20,7 @@ mod decode;
 mod decode_fast;
 mod encode;
 mod mixed_radix;
-mod simd;
+mod simd_vectors;
 
 use std::any::Any;
 
@@ -28,7 +28,7 @@ use self::decode::{Packed, RUN_MAX, SMALL_MIN, Wanted};
 use super::{Decoder, Fields, FrameOut, Run};
 use crate::atom_set::Atoms;
 use crate::error::{Fault, Result};
-use crate::format::{
+use crate::format_interface::{
     Abilities, EncoderSettings, FileLayout, Format, Frames, Layout, OpenOptions, Opened, Times,
     n_atoms_of,
 };

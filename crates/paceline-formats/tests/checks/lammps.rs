@@ -6,7 +6,7 @@ pub mod parts;
 use self::parts::{asked_for, bits, gather};
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::Fault;
-use paceline_formats::format::FileLayout;
+use paceline_formats::format_interface::FileLayout;
 use paceline_formats::lammps::{FrameHead, LammpsDecoder, Layout};
 use paceline_formats::{Decoder, Fields, Frame};
 

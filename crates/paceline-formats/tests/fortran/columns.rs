@@ -1,6 +1,6 @@
 //! Tests that numbers parsed by columns have the same bits as numbers parsed word by word.
 
-use paceline_formats::fortran_text::{g20_10, take_real, three_g20_10};
+use paceline_formats::fortran_numbers::{g20_10, take_real, three_g20_10};
 
 use crate::values::{Random, all};
 

@@ -6,7 +6,7 @@ mod gfortran;
 mod values;
 
 use gfortran::Program;
-use paceline_formats::fortran_text::{e16_7, f, g20_10, i, take_integer, take_real};
+use paceline_formats::fortran_numbers::{e16_7, f, g20_10, i, take_integer, take_real};
 use values::{Random, all};
 
 fn text(columns: &[u8]) -> &str {

@@ -5,7 +5,7 @@ use std::any::Any;
 
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::{Error, Fault, Result};
-use paceline_formats::format::{
+use paceline_formats::format_interface::{
     Abilities, FileLayout, Format, Frames, Layout, OpenOptions, Opened, Times, n_atoms_of,
 };
 use paceline_formats::index::fixed_size::{count, cut};

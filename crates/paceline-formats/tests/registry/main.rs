@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use atoms::{Bare, Loose};
 use paceline_formats::atom_set::Atoms;
-use paceline_formats::format::{EncoderSettings, OpenOptions, Registry};
+use paceline_formats::block_writer::Block;
+use paceline_formats::format_interface::{EncoderSettings, OpenOptions, Registry};
+use paceline_formats::format_list::STANDARD;
 use paceline_formats::index::{self, Index};
 use paceline_formats::reader::{BlockOut, BlockReader, Extents, Numbers};
-use paceline_formats::registry::STANDARD;
 use paceline_formats::source::FileSource;
 use paceline_formats::trajectory::Trajectory;
-use paceline_formats::writer::Block;
 use paceline_formats::{CELL_WIDTH, CellRow, Fields, Series, dcd, xtc};
 use toy::Toy;
 
@@ -357,7 +357,7 @@ fn no_format_is_named_outside_its_folder_and_the_registry() {
                 .map(|part| part.as_os_str().to_string_lossy())
         };
         let top = part(0).unwrap();
-        if top == "registry.rs"
+        if top == "format_list.rs"
             || inside
                 .iter()
                 .any(|part| part == "tests" || part == "tests.rs")

@@ -3,7 +3,7 @@
 use super::cell::{Cell, square, whole};
 use super::instructions::by_widest;
 use super::row_kernel::{Frames, RowKernel, cell_or_none};
-use super::transform_interface::{self, Refused};
+use super::transform_common::{self, Refused};
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};
 
@@ -229,7 +229,7 @@ impl CenterDistance {
                 .iter()
                 .max()
                 .map_or(0, |last| last.saturating_add(1));
-            transform_interface::weights(n_atoms, columns, weights)
+            transform_common::weights(n_atoms, columns, weights)
         };
         Ok(CenterDistance {
             weights: [weights(first)?, weights(second)?],

@@ -43,7 +43,7 @@ fn shortest(d: [f64; 3], cell: [f32; 6]) -> f64 {
 }
 
 fn between(frame: &[f32], i: usize, j: usize) -> [f64; 3] {
-    let [from, to] = [i, j].map(|atom| transform_interface::position(frame, atom).map(f64::from));
+    let [from, to] = [i, j].map(|atom| transform_common::position(frame, atom).map(f64::from));
     difference(to, from)
 }
 

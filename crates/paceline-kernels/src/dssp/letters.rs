@@ -9,7 +9,7 @@
 use super::find_pairs;
 use crate::cell::{Cell, cross, dot, is_placeholder, square};
 use crate::row_kernel::{Frames, RowKernel, cell_or_none};
-use crate::transform_interface::Refused;
+use crate::transform_common::Refused;
 use crate::{Columns, check_len};
 use paceline_base::error::{self, Error};
 

@@ -10,7 +10,7 @@ pub mod letters;
 use super::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, square, whole};
 use super::rdf::are_searched_by_cells;
 use super::row_kernel::{Frames, RowKernel, cell_or_none};
-use super::transform_interface::Refused;
+use super::transform_common::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{self, Error};
 

@@ -10,7 +10,7 @@
 //! atoms before any comparison, unlike the columns of [`crate::cell_list`].
 
 use super::grid::{FEW_CELLS, Grid, Lanes, PARTS, PLACED, ROWS, mark_around};
-use super::measure::Measure;
+use super::mdanalysis_rounding_and_order::Measure;
 use super::{Atoms, Point, extent_of, finite};
 use crate::instructions::{LANES, by_widest, low_bits, positive};
 use crate::threads_within_frame::{compute_parts, part_len};

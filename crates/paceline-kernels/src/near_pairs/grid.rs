@@ -3,7 +3,7 @@
 
 use std::array::from_fn;
 
-use super::measure::Measure;
+use super::mdanalysis_rounding_and_order::Measure;
 use super::{Atoms, Point, finite};
 use crate::cell::{ApplyPbc, SLACK, cross, dot, in_cell, square};
 use crate::instructions::by_widest;

@@ -8,18 +8,18 @@
 use std::mem::take;
 
 use super::row_kernel::{Frames, RowKernel};
-use super::transform_interface::Refused;
+use super::transform_common::Refused;
 use super::unwrap::fragments;
 use crate::threads_within_frame::{change, compute};
 use paceline_base::error::{self, Error};
 
 mod bins;
 mod grid;
-mod measure;
+mod mdanalysis_rounding_and_order;
 
 use bins::{Bins, LEAST_ATOMS, NearAtom, mark_near};
-pub use measure::Measure;
-pub(crate) use measure::cell_for;
+pub use mdanalysis_rounding_and_order::Measure;
+pub(crate) use mdanalysis_rounding_and_order::cell_for;
 
 /// Position, in single precision.
 pub type Point = [f32; 3];

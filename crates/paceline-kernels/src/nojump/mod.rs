@@ -18,9 +18,9 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::cell::{Cell, NoCell};
-use super::cell_conversion::{Basis, Placement};
+use super::cells_in_standard_form::{Basis, Placement};
 use super::superposition::Matrix3;
-use super::transform_interface::{Refused, Transform, each_row, position};
+use super::transform_common::{Refused, Transform, each_row, position};
 use super::{check_len, frame_len};
 use paceline_base::error::{Error, Result};
 use paceline_base::{CellRow, UnitCell};

@@ -13,7 +13,7 @@ use std::ops::Range;
 use self::grid::{BATCH, Batch};
 use super::cell::is_placeholder;
 use super::row_kernel::{Frames, RowKernel, cell_or_none};
-use super::transform_interface::Refused;
+use super::transform_common::Refused;
 use super::{Columns, check_len};
 use crate::cell::square;
 use crate::instructions::{LANES, by_widest, low_bits, positive};

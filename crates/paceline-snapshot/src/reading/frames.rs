@@ -8,9 +8,9 @@ use paceline_formats::atom_set::Atoms;
 use paceline_formats::dlpoly::encode::Cell;
 use paceline_formats::error::{self, Error};
 use paceline_formats::fingerprint::Samples;
+use paceline_formats::format_list::STANDARD;
 use paceline_formats::os_calls::path_of_bytes;
 use paceline_formats::reader::{BlockOut, BlockReader, Extents, Numbers};
-use paceline_formats::registry::STANDARD;
 use paceline_formats::source::{FileSource, Source};
 use paceline_formats::trajectory::Trajectory;
 use paceline_formats::{Fields, Layout, UnitCell, dlpoly};
@@ -22,10 +22,12 @@ use super::{
     distribute, widths,
 };
 use crate::agreement_of_ranks::agree;
+use crate::collective_writer::{
+    Call, absolute, check_call, check_same, choose_readers, next_number,
+};
 use crate::file::Heading;
 #[cfg(all(unix, target_pointer_width = "64"))]
 use crate::file::h5md::H5mdReader;
-use crate::session::{Call, absolute, check_call, check_same, choose_readers, next_number};
 use crate::{Communicator, Reduce, Result};
 
 /// First bytes of an HDF5 file.

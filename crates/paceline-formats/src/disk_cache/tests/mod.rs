@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::registry::STANDARD;
+use crate::format_list::STANDARD;
 use crate::source::FileSource;
 
 const SIZE: usize = 3 * BLOCK as usize + 4567;

@@ -5,8 +5,8 @@ use super::{Folder, go_on, open_path, times_at_hand};
 use crate::atom_set::Atoms;
 use crate::dlpoly::DlpolyDecoder;
 use crate::error::{Error, Result};
+use crate::format_list::STANDARD;
 use crate::index;
-use crate::registry::STANDARD;
 use crate::source::FileSource;
 use crate::{Decoder, Fields, Frame};
 

@@ -2,8 +2,8 @@
 
 use super::super::{Origin, index_files};
 use super::{Folder, XTC_FRAME, go_on, open_path, xtc};
+use crate::format_list::STANDARD;
 use crate::index::{Index, OpenOptions, open};
-use crate::registry::STANDARD;
 use crate::source::FileSource;
 
 /// Requested number of bytes. A sample contains at least 32 frames.

@@ -8,7 +8,7 @@ use super::super::{Index, OpenOptions, Origin, Times, index_files, open};
 use super::{Folder, Random, XTC_FRAME, go_on, open_path, open_with, times_at_hand, xtc};
 use crate::atom_set::Atoms;
 use crate::error::Error;
-use crate::registry::STANDARD;
+use crate::format_list::STANDARD;
 use crate::source::{FileSource, MemorySource, Source};
 use crate::xtc::{XtcDecoder, XtcLayout};
 use crate::{Decoder, Fields, Frame, Layout};

@@ -4,8 +4,8 @@ use super::super::{Origin, open};
 use super::{Folder, OpenOptions, go_on, open_path, times_at_hand};
 use crate::Layout;
 use crate::error::Result;
+use crate::format_list::STANDARD;
 use crate::index::Index;
-use crate::registry::STANDARD;
 use crate::source::{FileSource, MemorySource};
 use crate::trr::TrrLayout;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::selection::Selection;
+use super::chunks_of_selected_atoms::Selection;
 use super::timed_source::{Flaw, SkippedFrames};
 use super::timed_source::{Run, TimedSource};
 use super::{Chunk, Element, Slice, Wanted};

@@ -1,15 +1,15 @@
 //! Reader of blocks of frames from datasets of an HDF5 file. Each chunk is read and decoded once.
 
+mod chunks_of_selected_atoms;
 mod dataset_reader;
-mod selection;
 mod timed_source;
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::chunks_of_selected_atoms::Ids;
 use self::dataset_reader::DatasetReader;
-use self::selection::Ids;
 use self::timed_source::SkippedFrames;
 use self::timed_source::TimedSource;
 use super::{Ahead, BlockReport, ask_for};
@@ -20,8 +20,8 @@ use crate::error::{Error, Result};
 use crate::hdf5_chunks::{Dataset, Grid, Units};
 use crate::source::Source;
 
+pub use self::chunks_of_selected_atoms::read_integers;
 pub use self::dataset_reader::{BEGINNING_SHARE, BEGINNING_SPARE, KEPT_BYTES};
-pub use self::selection::read_integers;
 
 /// Size of the frames that are decoded together if they are then passed to a visitor or their atoms
 /// are reordered, bytes. So few bytes stay in the processor's cache.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
-use crate::format::{
+use crate::format_interface::{
     Abilities, EncoderSettings, FileLayout, Format, Frames, Layout, OpenOptions, Opened, Times,
     n_atoms_of,
 };

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::thread_ranks::on_ranks;
+use crate::collective_writer::{Options, Writer};
 use crate::file::{Heading, Kind, Settings};
 use crate::reading::frames::{self, Reader};
-use crate::session::{Options, Writer};
 use crate::{Atoms, Communicator, Failure, Method, Result, Vectors};
 use paceline_formats::error::Error;
 

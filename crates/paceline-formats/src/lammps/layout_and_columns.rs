@@ -5,8 +5,8 @@ use super::frame_head::{ATOMS, begins_frame};
 use super::{AtomLines, FrameHead, MAX_LINE, digest_of};
 use crate::Fields;
 use crate::error::Fault;
-use crate::format::Clock;
-use crate::fortran_text::{take_integer, take_real};
+use crate::format_interface::Clock;
+use crate::fortran_numbers::{take_integer, take_real};
 use crate::frame_codec::possible_time;
 use crate::text_lines::{LineFrame, quoted, words};
 

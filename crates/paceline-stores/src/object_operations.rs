@@ -13,8 +13,8 @@ use object_store::list::PaginatedListOptions;
 
 use crate::address::{Address, Version};
 use crate::failure_messages::Request;
-use crate::object::{Object, Opening, each_part};
-use crate::request_runtime::Process;
+use crate::object_byte_cache::{Object, Opening, each_part};
+use crate::runtime_and_request_limits::Process;
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::{Access, Requests, Source, Traffic};
 

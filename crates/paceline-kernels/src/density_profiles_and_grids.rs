@@ -3,7 +3,7 @@
 use super::cell::{ApplyPbc, Cell, in_cell};
 use super::histogram::Bins;
 use super::row_kernel::{FrameConversion, Frames, RowKernel};
-use super::transform_interface::Refused;
+use super::transform_common::Refused;
 use super::{Columns, check_len, frames};
 use crate::instructions::by_widest;
 use crate::threads_within_frame::{MANY, change, compute_parts, part_len};

@@ -5,10 +5,10 @@ use pyo3::prelude::*;
 
 use super::errors::{Failure, Result};
 use paceline_formats::dlpoly::encode::{self, Cell, Moment};
-use paceline_formats::format::Abilities;
+use paceline_formats::format_interface::Abilities;
+use paceline_formats::format_list::STANDARD;
 use paceline_formats::lammps::Units;
 use paceline_formats::netcdf3::units;
-use paceline_formats::registry::STANDARD;
 use paceline_formats::{Fields, Format};
 
 /// Format of trajectories: its names, its file names, and its abilities.

@@ -10,9 +10,10 @@ use super::types::{
     Number, indices,
 };
 use paceline_kernels::correlation::{self, Correlated};
-use paceline_kernels::transform_interface::Refused;
+use paceline_kernels::transform_common::Refused;
 use paceline_kernels::{
-    Columns, contacts, covariance, density, moments, projection, rdf, rmsd_matrix, site_pairs,
+    Columns, covariance, density_profiles_and_grids, moments, pair_distances_and_contacts,
+    projection, rdf, rmsd_matrix, site_pairs,
 };
 
 /// Merge the co-moments of the right-hand partial result into the left-hand one. Return the number
@@ -98,11 +99,11 @@ pub(super) fn count_indices(
 
 kernels! {
     /// Grid of voxels in which atoms are counted.
-    pub(super) struct Voxels(density::Voxels);
+    pub(super) struct Voxels(density_profiles_and_grids::Voxels);
 
     new {
         (columns: Indices, x: Array1<'_, f64>, y: Array1<'_, f64>, z: Array1<'_, f64>) {
-            density::Voxels::new(&columns, [&x, &y, &z])
+            density_profiles_and_grids::Voxels::new(&columns, [&x, &y, &z])
         }
     }
 
@@ -125,11 +126,11 @@ kernels! {
 
 kernels! {
     /// Counts of frames in which two groups have atoms within a cutoff (Å).
-    pub(super) struct ContactMap(contacts::ContactMap);
+    pub(super) struct ContactMap(pair_distances_and_contacts::ContactMap);
 
     new {
         (columns: Indices, sizes: Indices, cutoff: f64, periodic: bool) {
-            contacts::ContactMap::new(&columns, &sizes, cutoff, periodic)
+            pair_distances_and_contacts::ContactMap::new(&columns, &sizes, cutoff, periodic)
         }
     }
 

@@ -6,10 +6,10 @@
 //! among the atoms that are read.
 
 use super::cell::{Cell, is_placeholder};
-use super::cell_conversion::Placement;
+use super::cells_in_standard_form::Placement;
 use super::near_pairs::{Atoms, Measure, Point, Search, cell_for, extent_of, finite};
 use super::row_kernel::{Frames, cell_or_none};
-use super::transform_interface::Refused;
+use super::transform_common::Refused;
 use crate::threads_within_frame::{MANY, change};
 use paceline_base::error::{self, Error};
 

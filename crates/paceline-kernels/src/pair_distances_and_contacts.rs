@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::cell::{ApplyPbc, in_cell, nearest_in, nearest_of_27, square};
 use super::row_kernel::{Frames, RowKernel, cell_or_none};
-use super::transform_interface::Refused;
+use super::transform_common::Refused;
 use super::{Columns, check_len};
 use crate::threads_within_frame::{MANY, change, compute_parts, part_len, ranges};
 use paceline_base::error::{Error, Result};

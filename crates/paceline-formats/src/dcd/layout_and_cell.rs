@@ -1,7 +1,7 @@
 //! Layout of a DCD file: the properties of all frames, from the header.
 
 use super::header::{FIRST_LEN, MAX_TITLE};
-use crate::format::Clock;
+use crate::format_interface::Clock;
 use crate::frame_codec::possible_time;
 use crate::lammps::Units;
 use crate::{UnitCell, triclinic_box, triclinic_vectors};

@@ -1,6 +1,6 @@
 //! The formats of this crate, one line each.
 
-use crate::format::Registry;
+use crate::format_interface::Registry;
 use crate::{dcd, dlpoly, lammps, netcdf3, trr, xtc};
 
 /// All formats of this crate. Messages list formats in this order.

@@ -2,7 +2,7 @@
 //! encodes its files.
 //!
 //! A new format implements [`Format`] and [`FileLayout`] in its own folder and gets one line in
-//! [`registry`](crate::registry).
+//! [`registry`](crate::format_list).
 
 use std::any::Any;
 use std::fmt::Debug;

@@ -8,11 +8,11 @@ use pyo3::types::{PyBytes, PyDict};
 
 use super::errors::{Failure, Result};
 use super::types::{Array1, Array2, Array3, NewArray, alias, narrowed};
+use paceline_formats::block_writer::{self, Block, with_buffers, write_chunks};
 use paceline_formats::error::Error;
-use paceline_formats::format::EncoderSettings;
+use paceline_formats::format_interface::EncoderSettings;
+use paceline_formats::format_list::STANDARD;
 use paceline_formats::hdf5_chunks::encode::{self, Compression, Float, Settings};
-use paceline_formats::registry::STANDARD;
-use paceline_formats::writer::{self, Block, with_buffers, write_chunks};
 use paceline_formats::{CELL_WIDTH, CellRow, Fields, Series, UnitCell};
 
 /// Encodes the frames of one file.
@@ -107,8 +107,10 @@ narrowed! {
 }
 
 impl Encoder {
-    fn encoder(&self) -> std::result::Result<Box<dyn paceline_formats::Encoder>, writer::Failure> {
-        let refused = |reason| writer::Failure::Error(Error::Argument(reason));
+    fn encoder(
+        &self,
+    ) -> std::result::Result<Box<dyn paceline_formats::Encoder>, block_writer::Failure> {
+        let refused = |reason| block_writer::Failure::Error(Error::Argument(reason));
         self.make().map_err(refused)
     }
 

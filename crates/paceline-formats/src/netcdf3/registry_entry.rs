@@ -8,7 +8,7 @@ use super::layout::Role;
 use super::{Arrangement, Layout, NetcdfDecoder, NetcdfEncoder, copy_header};
 use crate::atom_set::Atoms;
 use crate::error::Result;
-use crate::format::{
+use crate::format_interface::{
     self, Abilities, Clock, EncoderSettings, FileLayout, Format, Frames, OpenOptions, Opened,
     Times, Traits, unsupported,
 };
@@ -88,7 +88,7 @@ impl Format for Netcdf3 {
             }
         };
         notes.extend(left_out);
-        let found = (format::Layout::new(layout), frames, notes);
+        let found = (format_interface::Layout::new(layout), frames, notes);
         Opened::computed(source, size, options, found)
     }
 
@@ -96,8 +96,8 @@ impl Format for Netcdf3 {
         4
     }
 
-    fn layout(&self, bytes: &[u8]) -> Option<format::Layout> {
-        Layout::from_bytes(bytes).map(format::Layout::new)
+    fn layout(&self, bytes: &[u8]) -> Option<format_interface::Layout> {
+        Layout::from_bytes(bytes).map(format_interface::Layout::new)
     }
 
     fn encoder(&self, settings: &EncoderSettings<'_>) -> Result<Box<dyn Encoder>, String> {

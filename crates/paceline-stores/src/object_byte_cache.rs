@@ -14,11 +14,11 @@ use tokio::task::AbortHandle;
 
 use crate::address::{Address, Scheme, Version};
 use crate::failure_messages::Request;
+use crate::http_requests::{FIRST_PAUSE, Tries, retry_limit, shortened};
 use crate::latency_and_bandwidth::Response;
-use crate::request_runtime::{
+use crate::runtime_and_request_limits::{
     KEPT_BYTES, KeepsBytes, LOOK, Process, Started, Store, caught, check_stopped,
 };
-use crate::requests::{FIRST_PAUSE, Tries, retry_limit, shortened};
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::Requests;
 

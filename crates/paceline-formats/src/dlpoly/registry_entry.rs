@@ -13,7 +13,7 @@ use super::{
 };
 use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
-use crate::format::{
+use crate::format_interface::{
     self, Abilities, FileLayout, Format, Frames, OpenOptions, Opened, Times, Traits,
 };
 use crate::index;
@@ -77,8 +77,8 @@ impl Format for History {
         CODE
     }
 
-    fn layout(&self, bytes: &[u8]) -> Option<format::Layout> {
-        Layout::from_bytes(bytes).map(format::Layout::new)
+    fn layout(&self, bytes: &[u8]) -> Option<format_interface::Layout> {
+        Layout::from_bytes(bytes).map(format_interface::Layout::new)
     }
 }
 
@@ -119,8 +119,8 @@ impl Format for Config {
         CODE
     }
 
-    fn layout(&self, bytes: &[u8]) -> Option<format::Layout> {
-        Layout::from_bytes(bytes).map(format::Layout::new)
+    fn layout(&self, bytes: &[u8]) -> Option<format_interface::Layout> {
+        Layout::from_bytes(bytes).map(format_interface::Layout::new)
     }
 }
 
@@ -208,7 +208,13 @@ fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Re
         frame_size: n_lines.saturating_mul(RECORD),
         watch: ScanProgress::new(options.progress, size),
     };
-    let mut opened = load_or_scan(source, format::Layout::new(layout), size, options, &scanner)?;
+    let mut opened = load_or_scan(
+        source,
+        format_interface::Layout::new(layout),
+        size,
+        options,
+        &scanner,
+    )?;
     let note = unusual_size_note(&head.layout, &opened);
     opened.notes.splice(..0, note);
     Ok(opened)
@@ -242,7 +248,7 @@ fn by_arithmetic(
     source: &dyn Source,
     size: u64,
     head: &Head,
-) -> Result<Option<(format::Layout, Frames, Vec<String>)>> {
+) -> Result<Option<(format_interface::Layout, Frames, Vec<String>)>> {
     let (start, Some(stride)) = (head.layout.start(), head.layout.frame_size()) else {
         return Ok(None);
     };
@@ -288,7 +294,11 @@ fn by_arithmetic(
         stride,
         n,
     };
-    Ok(Some((format::Layout::new(layout), frames, warnings)))
+    Ok(Some((
+        format_interface::Layout::new(layout),
+        frames,
+        warnings,
+    )))
 }
 
 /// Return true if the first atom of the frame at `start` has lines of the lengths in the layout.
@@ -414,7 +424,7 @@ fn open_config(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Res
         source,
         size,
         options,
-        (format::Layout::new(layout), frames, notes),
+        (format_interface::Layout::new(layout), frames, notes),
     )
 }
 

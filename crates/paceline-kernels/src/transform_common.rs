@@ -2,7 +2,7 @@
 //! in place, and skips frames that it cannot change.
 
 use super::cell::{Cell, NoCell};
-use super::cell_conversion::{Basis, Placement, change_placed};
+use super::cells_in_standard_form::{Basis, Placement, change_placed};
 use super::superposition::Matrix3;
 use super::{check_len, frame_len};
 use paceline_base::UnitCell;
