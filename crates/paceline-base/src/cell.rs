@@ -28,11 +28,11 @@ pub type CellRow = [f64; CELL_WIDTH];
 /// Number of values of a [`CellRow`].
 pub const CELL_WIDTH: usize = 19;
 
-/// Fraction of the longest cell vector below which an element of a vector counts as zero. An
-/// element this small is a zero that was rounded, or written as text.
+/// An element of a cell vector counts as zero if it is smaller than this fraction of the largest
+/// element. It is then a zero that was changed by rounding or by writing it as text.
 const NOISE: f64 = 1e-6;
 
-/// Length that a non-periodic vector gets, Å: longer than any displacement.
+/// Length of non-periodic vectors in [`UnitCell::lattice`], Å; longer than any displacement.
 const ENDLESS: f64 = 1e7;
 
 impl UnitCell {
@@ -72,8 +72,9 @@ impl UnitCell {
         }
     }
 
-    /// Return true if, apart from noise, the first vector is along x, the second is in the xy
-    /// plane, and the vectors are right-handed. Lengths and angles then determine the vectors.
+    /// Return true if, apart from rounding errors, the first vector is along x, the second is in
+    /// the xy plane, and the vectors are right-handed. Lengths and angles then determine the
+    /// vectors.
     #[inline]
     pub fn is_upright(&self) -> bool {
         let [a, b, c] = self.vectors;
@@ -86,8 +87,8 @@ impl UnitCell {
             && [a[0], b[1], c[2]].iter().all(|&x| x >= 0.0)
     }
 
-    /// Return the cell without the noise of the vectors in a file: the vectors of an upright cell
-    /// are computed from its lengths and angles. Any other cell is returned unchanged.
+    /// Return the cell without the rounding errors that vectors in a file have: the vectors of an
+    /// upright cell are computed from its lengths and angles. Any other cell is returned unchanged.
     #[inline]
     #[must_use]
     pub fn without_noise(&self) -> UnitCell {
@@ -100,8 +101,8 @@ impl UnitCell {
         }
     }
 
-    /// Return the cell without noise, and periodic along all vectors. A non-periodic vector gets a
-    /// length that exceeds any displacement.
+    /// Return the cell of [`UnitCell::without_noise`], made periodic along all vectors. The length
+    /// of a non-periodic vector is changed to one that exceeds any displacement.
     #[inline]
     #[must_use]
     pub fn lattice(&self) -> UnitCell {
@@ -165,7 +166,7 @@ pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
     let beta = angle(dot(x, z) / (lx * lz));
     let gamma = angle(dot(x, y) / (lx * ly));
     let dimensions = [lx, ly, lz, alpha, beta, gamma].map(|value| value as f32);
-    // All comparisons with a NaN are false, so that the result is then no cell.
+    // All comparisons with NaN are false, so NaN yields no cell.
     let valid = dimensions
         .iter()
         .all(|&value| value > 0.0 && value < f32::INFINITY)
@@ -184,14 +185,16 @@ pub fn triclinic_vectors(dimensions: &[f32; 6]) -> Option<[[f32; 3]; 3]> {
 }
 
 /// Return the volume of `[lx, ly, lz, alpha, beta, gamma]`, computed from vectors in double
-/// precision; `None` if they span no volume.
+/// precision. The result is `None` if a length or an angle alone is impossible, and 0 or NaN if the
+/// combination of angles is impossible.
 #[inline]
 pub fn cell_volume(dimensions: &[f32; 6]) -> Option<f64> {
     exact_vectors(dimensions).map(|[a, b, c]| a[0] * b[1] * c[2])
 }
 
 /// Compute [`triclinic_vectors`] in double precision, so that `triclinic_box` recovers the lengths
-/// and angles. Impossible combinations of angles yield 0 or NaN.
+/// and angles. The result is `None` if a length or an angle alone is impossible; impossible
+/// combinations of angles yield vectors with 0 or NaN.
 #[inline]
 pub fn exact_vectors(dimensions: &[f32; 6]) -> Option<[[f64; 3]; 3]> {
     let [lx, ly, lz, alpha, beta, gamma] = dimensions.map(f64::from);
@@ -212,8 +215,8 @@ pub fn exact_vectors(dimensions: &[f32; 6]) -> Option<[[f64; 3]; 3]> {
     ])
 }
 
-/// Return the cosine of an angle in degrees, from 0 to 180. A series is used, because a library
-/// function may return other bits on another machine.
+/// Return the cosine of an angle in degrees, from 0 to 180. A series is used, because the
+/// last bits of a library function's result can differ between machines.
 fn cosine(degrees: f64) -> f64 {
     if degrees > 90.0 {
         return -cosine(180.0 - degrees);
@@ -230,7 +233,7 @@ fn sine(degrees: f64) -> f64 {
 }
 
 /// Return Σ (−1)ᵏ xⁿ / n! over n = 2 k + `first`: the cosine (`first` = 0) or sine (`first` = 1) of
-/// up to 45 degrees. Ten terms exceed double precision.
+/// up to 45 degrees. Ten terms are more precise than double precision.
 fn series(degrees: f64, first: f64) -> f64 {
     let x = degrees * (PI / 180.0);
     let mut sum = 1.0;

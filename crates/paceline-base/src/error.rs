@@ -1,7 +1,7 @@
 //! Errors of all crates, each with a message that names the file, the frame and the byte.
 //!
-//! New variants may be added to both enums, so that a `match` outside the crates of paceline needs
-//! a wildcard.
+//! New variants may be added to [`Fault`] and [`Error`], so that a `match` in another crate needs a
+//! wildcard.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The slice ends before the frame: the decoder needs at least `needed` bytes of the frame.
+    /// The slice contains only the beginning of the frame, and the decoder needs at least `needed`
+    /// bytes.
     Short {
         /// Number of bytes from the start of the frame.
         needed: usize,
@@ -163,7 +164,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// Add the file to a decoder's fault. `start` is the offset of the first byte of the frame, and
-    /// `size` the number of bytes of the frame in the index.
+    /// `size` the number of bytes that the frame has according to the index.
     pub fn damaged(path: &Path, frame: Option<u64>, start: u64, size: u64, fault: Fault) -> Self {
         let (at, expected, found) = match fault {
             Fault::Short { needed } => (

@@ -42,7 +42,8 @@ impl Fields {
         }
     }
 
-    /// Return the name of a field that is in this set and not in `others`.
+    /// Return the name of the first field that is in this set and not in `others`; `None` if all
+    /// are in `others`.
     pub fn beyond(self, others: Fields) -> Option<&'static str> {
         match self.bits() & !others.bits() {
             0 => None,

@@ -1,4 +1,4 @@
-//! Communicator that calls the functions in a caller's `paceline_comm`.
+//! Communicator of a C program: it calls the functions that the program passed in `paceline_comm`.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -7,13 +7,13 @@ use std::path::Path;
 use paceline_formats::error::{Error, Result};
 use paceline_snapshot::{Communicator, Reduce};
 
-/// `all_to_all` of the header.
+/// `all_to_all` in `include/paceline.h`.
 type AllToAll =
     unsafe extern "C" fn(*mut c_void, *const c_void, *const u64, *mut c_void, *const u64) -> c_int;
-/// `all_reduce` of the header.
+/// `all_reduce` in `include/paceline.h`.
 type AllReduce = unsafe extern "C" fn(*mut c_void, *mut u64, c_int, c_int) -> c_int;
 
-/// `paceline_comm` of the header.
+/// `paceline_comm` in `include/paceline.h`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CComm {
@@ -25,7 +25,7 @@ pub struct CComm {
     abort: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
-/// Communicator whose structure has been checked.
+/// Communicator made from a [`CComm`] that was checked.
 pub struct Comm {
     context: *mut c_void,
     rank: usize,
@@ -76,7 +76,7 @@ impl Comm {
         })
     }
 
-    /// Return the reason why a function of the caller failed, if one did.
+    /// Return the reason why a function of the caller failed; `None` if none failed.
     pub fn failure(&self) -> Option<String> {
         self.failure.borrow().clone()
     }
@@ -84,8 +84,8 @@ impl Comm {
     /// End the program on all ranks, if there are several and the caller provided `abort`.
     pub fn abort(&self) {
         if let (2.., Some(abort)) = (self.size, self.abort) {
-            // SAFETY: the caller gave the function and its context for this call, as the header
-            // says, and keeps what the context points to alive.
+            // SAFETY: the caller provided the function and its context for this call, as
+            // `paceline.h` says. What the context points to stays alive.
             unsafe { abort(self.context) }
         }
     }
@@ -120,10 +120,10 @@ impl Comm {
             receive.copy_from_slice(send);
             return Ok(());
         };
-        // SAFETY: the caller gave the function and its context for this call. Both arrays of counts
-        // have `size` elements, and their sums are the lengths of the slices, checked above: the
-        // function reads `send` and writes `receive` within them. It keeps no pointer, as the header
-        // says that the call is complete when it returns.
+        // SAFETY: the caller provided the function and its context for this call. Both arrays of
+        // counts have `size` elements, and their sums are the lengths of the slices, as checked
+        // above. So the function reads within `send` and writes within `receive`. It stores no
+        // pointer, because `paceline.h` says that the exchange is complete when it returns.
         let status = unsafe {
             all_to_all(
                 self.context,
@@ -175,8 +175,8 @@ impl Communicator for Comm {
         };
         let n = c_int::try_from(values.len())
             .map_err(|_| Error::Argument("too many values to combine".into()))?;
-        // SAFETY: the caller gave the function and its context for this call, which changes the `n`
-        // values of the slice and keeps no pointer.
+        // SAFETY: the caller provided the function and its context for this call. The function
+        // changes the `n` values of the slice and stores no pointer.
         let status = unsafe { all_reduce(self.context, values.as_mut_ptr(), n, operation) };
         self.check("all_reduce", status)
     }
@@ -209,8 +209,8 @@ impl Communicator for Comm {
     }
 }
 
-/// Return the error of communication that the C interface does not offer. Only methods of writing
-/// that do without it can be chosen in C.
+/// Return the error for communication that the C interface does not offer. A C program can only
+/// choose methods of writing that do not need this communication.
 fn unavailable() -> Error {
     Error::Argument("the communicator has no messages between two ranks".into())
 }

@@ -1,5 +1,5 @@
-//! Conversions between C and Rust: a caller's pointers, codes and messages of errors, and panics, which
-//! are caught before they reach C.
+//! Conversions between C and Rust: pointers of the caller become references, errors become codes
+//! and messages, and panics are caught before they reach C.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -26,7 +26,8 @@ thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
 }
 
-/// Return the reason of the last error in this thread, or a warning.
+/// Return the message of the last call in this thread that returned a code: the reason of an error,
+/// a warning, or an empty string.
 #[unsafe(no_mangle)]
 pub extern "C" fn paceline_message() -> *const c_char {
     MESSAGE.with_borrow(|message| message.as_ptr())
@@ -99,8 +100,8 @@ pub fn guard(
 
 fn end(comm: Option<&Comm>) {
     if let Some(comm) = comm {
-        // If a failed write to standard error panicked, `abort` would not be called, and the other
-        // ranks would wait forever.
+        // The result of the write is ignored. If a failed write panicked, `abort` would not be
+        // called, and the other ranks would wait forever.
         MESSAGE.with_borrow(|message| {
             let text = message.to_string_lossy();
             let _ = writeln!(std::io::stderr(), "paceline: error: {text}");
@@ -125,7 +126,8 @@ pub unsafe fn object<'a, T>(pointer: *const T, what: &str) -> Result<Option<&'a 
 /// Borrow an array of `n` elements; `None` for NULL.
 ///
 /// # Safety
-/// Unless `pointer` is NULL or unaligned, it points to `n` elements that nobody changes during `'a`.
+/// Unless `pointer` is NULL or unaligned, it points to `n` elements that nobody changes during
+/// `'a`.
 pub unsafe fn array<'a, T>(
     pointer: *const T,
     n: usize,

@@ -1,7 +1,7 @@
 //! C interface of paceline's snapshots: `include/paceline.h` describes it.
 //!
-//! Each function catches panics, checks every pointer for null and alignment, and turns errors into
-//! codes and a message of the thread.
+//! Each function catches panics and checks every pointer for null and alignment. It converts an
+//! error to a code, and stores the message for the calling thread.
 
 #![deny(missing_docs)]
 
@@ -23,9 +23,9 @@ pub use writer::{
     paceline_writer_frames, paceline_writer_open,
 };
 
-/// Default of a rank's memory in addition to its atoms, bytes.
+/// Default size of a rank's buffer, bytes: its memory in addition to that for its atoms.
 const BUFFER: usize = 64 << 20;
-/// Maximum of this memory, bytes: MPI counts the bytes of a message in 31 bits.
+/// Maximum size of a rank's buffer, bytes. MPI counts the bytes of a message in 31 bits.
 const MOST_BUFFER: i64 = 1 << 30;
 
 /// Return the version of the library.
@@ -34,7 +34,7 @@ pub extern "C" fn paceline_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Check the size of the memory that the caller chose; 0 selects the default.
+/// Check the size of the buffer that the caller chose; 0 selects the default.
 fn buffer_of(n_bytes: i64) -> Result<usize, paceline_snapshot::Failure> {
     match n_bytes {
         0 => Ok(BUFFER),
@@ -56,8 +56,8 @@ fn number_of(what: &str, n: i32) -> Result<Option<usize>, paceline_snapshot::Fai
     }
 }
 
-/// Identify this rank's node. If its name is unknown, all ranks count as ranks of one node, which
-/// only affects speed.
+/// Identify this rank's node by a hash of the host's name. If the name is unknown, all ranks count
+/// as ranks of one node, which only affects speed.
 fn node() -> u64 {
     xxhash_rust::xxh3::xxh3_64(&paceline_formats::os_calls::host_name())
 }

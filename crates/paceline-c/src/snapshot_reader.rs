@@ -13,7 +13,7 @@ use crate::conversions::{argument, array, guard, object, path};
 use crate::writer::communicator;
 use crate::{buffer_of, node, number_of};
 
-/// `paceline_reader_options` of the header.
+/// `paceline_reader_options` in `include/paceline.h`.
 #[repr(C)]
 pub struct CReaderOptions {
     buffer: i64,
@@ -21,7 +21,7 @@ pub struct CReaderOptions {
     reserved: c_int,
 }
 
-/// `paceline_snapshot` of the header.
+/// `paceline_snapshot` in `include/paceline.h`.
 #[repr(C)]
 pub struct CSnapshot {
     n: i64,
@@ -39,7 +39,7 @@ pub struct CSnapshot {
     reserved: c_int,
 }
 
-/// `paceline_reader` of the header.
+/// `paceline_reader` in `include/paceline.h`.
 pub struct ReaderHandle {
     comm: Comm,
     reader: Reader,
@@ -85,10 +85,10 @@ fn pods<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Vec<T> {
     numbers.map(bytemuck::pod_read_unaligned).collect()
 }
 
-/// Open a file; see the header.
+/// Open a file; see `include/paceline.h`.
 ///
 /// # Safety
-/// Pointers that are not NULL point to what the header says.
+/// Pointers that are not NULL point to what `include/paceline.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn paceline_reader_open(
     comm: *const CComm,
@@ -164,11 +164,11 @@ pub unsafe extern "C" fn paceline_reader_frames(reader: *const ReaderHandle) -> 
     unsafe { reader.as_ref() }.map_or(-1, |handle| handle.reader.n_frames() as i64)
 }
 
-/// Read a frame; see the header.
+/// Read a frame; see `include/paceline.h`.
 ///
 /// # Safety
-/// `reader` is NULL or a reader that is open; other pointers that are not NULL point to what the
-/// header says.
+/// `reader` is NULL or a reader that is open; other pointers that are not NULL point to what
+/// `include/paceline.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn paceline_read(
     reader: *mut ReaderHandle,
@@ -282,7 +282,7 @@ impl CSnapshot {
     }
 }
 
-/// Close the file; see the header.
+/// Close the file; see `include/paceline.h`.
 ///
 /// # Safety
 /// `reader` is NULL, or points to NULL or to a reader that is open.
@@ -297,8 +297,8 @@ pub unsafe extern "C" fn paceline_reader_close(reader: *mut *mut ReaderHandle) -
         if handle.is_null() {
             return Err(argument("the reader is closed, or was never open"));
         }
-        // SAFETY: the handle came from `Box::into_raw`; the caller's pointer is NULL now, so that it
-        // is freed once.
+        // SAFETY: the handle came from `Box::into_raw`. The caller's pointer is NULL now, so that
+        // the handle is freed only once.
         drop(unsafe { Box::from_raw(handle) });
         Ok(None)
     })

@@ -11,7 +11,7 @@ use crate::comm::{CComm, Comm};
 use crate::conversions::{argument, array, guard, object, path, text};
 use crate::{buffer_of, node, number_of};
 
-/// `paceline_options` of the header.
+/// `paceline_options` in `include/paceline.h`.
 #[repr(C)]
 pub struct CWriterOptions {
     format: *const c_char,
@@ -27,7 +27,7 @@ pub struct CWriterOptions {
     n_frames: i64,
 }
 
-/// `paceline_atoms` of the header.
+/// `paceline_atoms` in `include/paceline.h`.
 #[repr(C)]
 pub struct CAtoms {
     n: i64,
@@ -40,13 +40,13 @@ pub struct CAtoms {
     charges: *const f64,
 }
 
-/// `paceline_writer` of the header.
+/// `paceline_writer` in `include/paceline.h`.
 pub struct WriterHandle {
     comm: Comm,
     writer: Writer,
 }
 
-/// Borrow a communicator's structure, and check it; NULL is a single rank.
+/// Create a communicator from the caller's structure, and check it; NULL means a single rank.
 ///
 /// # Safety
 /// Unless `comm` is NULL or unaligned, it points to a valid structure.
@@ -58,10 +58,10 @@ pub unsafe fn communicator(comm: *const CComm) -> Result<Comm> {
     }
 }
 
-/// Open a file for frames; see the header.
+/// Open a file for frames; see `include/paceline.h`.
 ///
 /// # Safety
-/// Pointers that are not NULL point to what the header says.
+/// Pointers that are not NULL point to what `include/paceline.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn paceline_writer_open(
     comm: *const CComm,
@@ -214,11 +214,11 @@ fn unsupported(path: &std::path::Path, what: String) -> Failure {
     })
 }
 
-/// Write a frame; see the header.
+/// Write a frame; see `include/paceline.h`.
 ///
 /// # Safety
-/// `writer` is NULL or a writer that is open; other pointers that are not NULL point to what the
-/// header says.
+/// `writer` is NULL or a writer that is open; other pointers that are not NULL point to what
+/// `include/paceline.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn paceline_write(
     writer: *mut WriterHandle,
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn paceline_writer_frames(writer: *const WriterHandle) -> 
     }
 }
 
-/// Finish the file; see the header.
+/// Finish the file; see `include/paceline.h`.
 ///
 /// # Safety
 /// `writer` is NULL, or points to NULL or to a writer that is open.
@@ -348,8 +348,8 @@ pub unsafe extern "C" fn paceline_writer_close(writer: *mut *mut WriterHandle) -
     let WriterHandle { comm, writer: open } = unsafe { &mut *handle };
     let code = guard(Some(comm), || open.close(comm).map(|()| None));
     if !open.is_open() {
-        // SAFETY: the handle came from `Box::into_raw`; the caller's pointer becomes NULL, so that it
-        // is freed once.
+        // SAFETY: the handle came from `Box::into_raw`. The caller's pointer becomes NULL, so that
+        // the handle is freed only once.
         unsafe {
             writer.write(std::ptr::null_mut());
             drop(Box::from_raw(handle));

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Atoms {
     n_total: usize,
-    /// Maximal runs of adjacent atoms: first atom, number of atoms.
+    /// First atom and number of atoms of each maximal run of adjacent atoms.
     runs: Vec<(usize, usize)>,
     len: usize,
 }
@@ -94,7 +94,7 @@ impl Atoms {
         self.runs.last().map_or(0, |&(first, n)| first + n)
     }
 
-    /// Maximal runs of adjacent atoms: first atom, number of atoms.
+    /// First atom and number of atoms of each maximal run of adjacent atoms.
     pub fn runs(&self) -> &[(usize, usize)] {
         &self.runs
     }

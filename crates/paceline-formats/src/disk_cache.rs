@@ -1,9 +1,9 @@
-//! Cache of the blocks of sources in a folder on a local disk.
+//! Cache for blocks of sources, in a folder on a local disk.
 //!
 //! Each version of a source has one sparse file: a table with the hash of each block, then the
 //! blocks at their positions. A hash is written after its block, and is compared whenever the block
-//! is read. A torn, damaged or foreign block is therefore read from its source again, and the
-//! processes of a node share the folder without locks.
+//! is read. A block that is incomplete, damaged or from another source is therefore read from its
+//! source again, and the processes of a node share the folder without locks.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -21,8 +21,8 @@ use crate::fingerprint::{Fingerprint, VerifiedSource};
 use crate::os_calls;
 use crate::source::{Access, Requests, Source, Traffic};
 
-/// Size of a block, bytes. Smaller blocks need more calls to a remote file system. The tests of
-/// this crate use smaller blocks, to be fast.
+/// Size of a block, bytes. Smaller blocks would need more calls to a remote file system. Only the
+/// tests of this crate use smaller blocks, to be fast.
 pub const BLOCK: u64 = if cfg!(test) { 64 * 1024 } else { 1024 * 1024 };
 /// Size of an entry of the table, bytes. An entry of zero means that the block is absent.
 const ENTRY: u64 = 8;
@@ -32,17 +32,17 @@ const PAGE: u64 = 4096;
 const RECENT: usize = 4;
 /// Number of stored blocks after which the sizes of the other files of the folder are read again.
 const RECOUNT: u64 = 16;
-/// Time for which further sources that are opened reuse a list of the files in the folder:
-/// `LISTED_FOR`, or `LISTINGS` times the time that listing took if that is longer. Only lists of at
-/// least `MANY` files are reused. Without reuse, the time to open many sources would grow as the
-/// square of their number.
+/// A list of the files in the folder is reused for sources that are opened within `LISTED_FOR`, or
+/// within `LISTINGS` times the time that listing took if that is longer. Only lists of at least
+/// `MANY` files are reused. Without reuse, the time to open many sources would grow as the square
+/// of their number.
 const LISTED_FOR: Duration = Duration::from_secs(1);
 const LISTINGS: u32 = 50;
 const MANY: usize = 128;
-/// Distance to the limit of the cache, bytes, below which the sizes of the other files are read
-/// again before each block is stored, because several processes of the node store blocks.
+/// If fewer bytes than this remain up to the limit of the cache, the sizes of the other files are
+/// read again before each block is stored, because other processes of the node store blocks, too.
 const NEARLY_FULL: u64 = 1024 * BLOCK;
-/// Beginning of the names of cache folders, with the version of the layout of files.
+/// Beginning of the names of cache folders. Its number is the version of the layout of cache files.
 const FOLDER: &str = "paceline-blocks-1";
 
 /// Folder of cached blocks, and its limits.
@@ -208,13 +208,14 @@ fn others(folder: &Path, own: &str) -> io::Result<Vec<Used>> {
 pub struct CacheUse {
     /// Number of bytes of all blocks that were read from the cache.
     pub bytes: u64,
-    /// Sentence that says why blocks are no longer stored.
+    /// Sentence that says why blocks are no longer stored; `None` if they are stored.
     pub notice: Option<String>,
 }
 
-/// Source that keeps its blocks in a cache, and reads from the cache first.
+/// Source that stores the blocks of another source in a cache, and reads them there if the cache
+/// contains them.
 ///
-/// Reads that end beyond the fingerprinted bytes bypass the cache.
+/// Reads that end beyond the size in the fingerprint bypass the cache.
 pub struct CachedSource<S> {
     inner: VerifiedSource<S>,
     size: u64,
@@ -230,13 +231,13 @@ pub struct CachedSource<S> {
     /// True once blocks are no longer stored.
     stopped: AtomicBool,
     used: Mutex<CacheUse>,
-    /// Latest blocks with their numbers, the latest one last.
+    /// The blocks that were used last, with their numbers, in the order of their use.
     recent: Mutex<VecDeque<(u64, Arc<Vec<u8>>)>>,
 }
 
 impl<S: Source> CachedSource<S> {
-    /// Open the cache file of this version of a source. Cache files of its older versions are
-    /// removed.
+    /// Open the cache file of this version of a source. Cache files of its other versions are
+    /// removed, unless they were used later than [`DiskCache::since`].
     ///
     /// If the disk is full, the source is read without a cache.
     ///
@@ -368,8 +369,8 @@ impl<S: Source> CachedSource<S> {
         }
     }
 
-    /// Remove the files that were not used for the longest time, until `needed` more bytes are
-    /// within the limit. Return false if that is impossible.
+    /// Remove the least recently used files until `needed` more bytes are within the limit. Return
+    /// false if that is impossible, because files used later than `since` are not removed.
     fn make_room(&self, file: &File, needed: u64) -> io::Result<bool> {
         let metadata = file.metadata()?;
         if os_calls::is_removed(&metadata) {

@@ -15,8 +15,8 @@ const SAMPLE: u64 = 4096;
 /// Number of samples: the first bytes, the last bytes, and 16 samples between them.
 const N_SAMPLES: u64 = 18;
 
-/// Function that finds the ranges of changing numbers in the first bytes of a file, such as the
-/// number of frames.
+/// Function that finds, in the first bytes of a file, the byte ranges of numbers that change while
+/// the file grows, such as the number of frames.
 type Counts<'a> = dyn Fn(&[u8]) -> Vec<Range<usize>> + 'a;
 type StaticCounts = dyn Fn(&[u8]) -> Vec<Range<usize>> + Send + Sync;
 
@@ -34,8 +34,8 @@ impl Fingerprint {
         self.size
     }
 
-    /// Return the fingerprint of an object's version that the store identifies by the text
-    /// `identity`.
+    /// Return the fingerprint of a version of an object in an object store. The store identifies
+    /// the version by the text `identity`.
     pub(crate) fn of_identity(size: u64, identity: &str) -> Self {
         let hash = xxh3_128(identity.as_bytes());
         Fingerprint { size, hash }
@@ -84,7 +84,7 @@ pub struct Samples {
     /// Fingerprint of the whole file.
     pub fingerprint: Fingerprint,
     digests: Vec<u64>,
-    /// Identity of the version in a store, which replaces the digests.
+    /// Identity of the version in an object store; it replaces the digests.
     identity: Option<String>,
 }
 
@@ -93,7 +93,7 @@ const IDENTITY_BIT: u64 = 1 << 63;
 
 impl Samples {
     /// Compute the samples of the first `size` bytes of `source`. The ranges that `counts` returns
-    /// are excluded. If the store identifies the version, no bytes are read.
+    /// are excluded. If an object store identifies the version, no bytes are read.
     ///
     /// # Errors
     /// [`Error::Changed`] if the source has fewer bytes.
@@ -112,12 +112,12 @@ impl Samples {
         }
     }
 
-    /// Return the hash of each sample; none if a store identifies the version.
+    /// Return the hash of each sample; no hashes if an object store identifies the version.
     pub(crate) fn digests(&self) -> &[u64] {
         &self.digests
     }
 
-    /// Return the identity of the version in a store, if the store stated one.
+    /// Return the identity of the version in an object store; `None` if the content is sampled.
     pub fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
     }
@@ -130,8 +130,8 @@ impl Samples {
         let mut hasher = Xxh3::new();
         hasher.update(&size.to_le_bytes());
         let places = places(size);
-        // The samples are prefetched together: on a remote file system, this takes about as long as
-        // fetching one.
+        // All samples are prefetched together. On a remote file system, this takes about as long as
+        // fetching one sample.
         prefetch(source, &places);
         let mut digests = Vec::new();
         for place in &places {
@@ -197,9 +197,9 @@ fn places(size: u64) -> Vec<Range<u64>> {
     (0..u128::from(N_SAMPLES)).map(place).collect()
 }
 
-/// Return true if `source` has `size` bytes, and a few samples, from its first to its last bytes,
-/// have the hashes `digests`. Only a few are compared, since each sample of an object needs a
-/// request.
+/// Return true if `source` has `size` bytes and some of its samples have the hashes in `digests`.
+/// The first, the last and a few other samples are compared. Comparing all would need a request to
+/// the object store for each.
 ///
 /// # Errors
 /// Errors of the source.
@@ -243,8 +243,8 @@ fn read(source: &dyn Source, place: &Range<u64>, counts: &Counts<'_>) -> Result<
     Ok(sample)
 }
 
-/// Replace the counts in a header, which a running simulation updates with every frame, by zeros,
-/// so that they do not change the fingerprint.
+/// Replace the counts in a header by zeros. A running simulation updates these counts with every
+/// frame, and they must not change the fingerprint.
 fn mask(head: &mut [u8], counts: &Counts<'_>) {
     for range in counts(head) {
         if let Some(count) = head.get_mut(range) {
@@ -263,7 +263,7 @@ pub struct VerifiedSource<S> {
     counts: Box<StaticCounts>,
     samples: Samples,
     places: Vec<Range<u64>>,
-    /// Bit mask of the samples that were compared, and found equal.
+    /// Bit mask of the samples that were compared and are equal.
     compared: AtomicU32,
 }
 

@@ -35,7 +35,7 @@ pub trait Format: Debug + Sync {
     /// Return the extensions of file names, in lowercase.
     fn extensions(&self) -> &'static [&'static str];
 
-    /// Return the names of files without an extension.
+    /// Return the usual names of files that have no extension.
     fn file_names(&self) -> &'static [&'static str] {
         &[]
     }
@@ -74,8 +74,8 @@ pub trait Format: Debug + Sync {
     }
 }
 
-/// Maximum number of bytes that [`Format::probe`] examines. In text files, these contain five of
-/// DL_POLY's longest lines.
+/// Maximum number of bytes that [`Format::probe`] examines. It suffices for five lines of
+/// DL_POLY's maximum length, 200 bytes.
 pub const HEAD_LEN: usize = 1024;
 
 /// Abilities of a format: possible content of its files, and supported operations.
@@ -137,7 +137,7 @@ impl Clock {
 /// Names and values of traits of a file.
 pub type Traits = Vec<(String, String)>;
 
-/// Beginning of the names of traits in which files that are joined may differ.
+/// Beginning of the names of those traits that may differ between files that are joined.
 pub const REMARK: &str = "attribute ";
 
 /// Layout of a file: all data that a worker needs to decode a frame, in addition to its bytes.
@@ -177,7 +177,7 @@ pub trait FileLayout: Debug + Send + Sync {
     /// Serialise the layout.
     fn to_bytes(&self) -> Vec<u8>;
 
-    /// Create a decoder of the fields `wanted` of some atoms.
+    /// Create a decoder of the fields `wanted` of `atoms`.
     ///
     /// # Errors
     /// [`Error::Argument`] if the atoms belong to a system of another size.
@@ -189,8 +189,8 @@ pub trait FileLayout: Debug + Send + Sync {
     /// [`Error::Changed`] if the frames are no longer at these offsets, and errors of the source.
     fn times(&self, source: &dyn Source, size: u64, frames: &Frames) -> Result<Times>;
 
-    /// Create the header of a file with `n_frames` of the frames, starting at frame `first`. `None`
-    /// if frames cannot be copied as bytes.
+    /// Create the header of a file to which `n_frames` frames are copied, starting at frame
+    /// `first`. `None` if the bytes of frames in this format cannot be copied.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if these frames cannot be copied, and errors of the source.
@@ -198,17 +198,18 @@ pub trait FileLayout: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Return the time between frames in the header, ps; `None` if the header contains none.
+    /// Return the time between frames according to the header, ps; `None` if the header does not
+    /// state it.
     fn dt(&self) -> Option<f64> {
         None
     }
 
-    /// Return the number of the first frame, if times are frame numbers.
+    /// Return the frame number of the first frame, for files in which frame numbers replace times.
     fn first(&self) -> f64 {
         0.0
     }
 
-    /// Return the state of the times: known, or the reason why not.
+    /// Return whether the times are known, and if not, the reason.
     fn clock(&self) -> Clock {
         Clock::Known
     }
@@ -219,7 +220,8 @@ pub trait FileLayout: Debug + Send + Sync {
         None
     }
 
-    /// Convert the number that a scan found for a frame, or a saved index contains, to a time (ps).
+    /// Convert the time of a frame to ps. `found` is the number that a scan found in the file, or
+    /// that a saved index contains.
     fn time_of(&self, found: f64) -> f64 {
         found
     }
@@ -240,7 +242,7 @@ impl Layout {
         Layout(Arc::new(layout))
     }
 
-    /// Return the layout of this type; `None` for another format.
+    /// Return the layout as type `T`; `None` if the layout is that of another format.
     pub fn downcast<T: 'static>(&self) -> Option<&T> {
         self.0.as_any().downcast_ref()
     }
@@ -250,7 +252,7 @@ impl Layout {
         self.0.format().name()
     }
 
-    /// Return the traits that files must share to be joined: name and value.
+    /// Return the traits (name and value) that files must share to be joined.
     ///
     /// # Errors
     /// Errors of the source.
@@ -287,8 +289,8 @@ impl PartialEq for Layout {
     }
 }
 
-/// Parse the number of atoms, for formats whose serialised layout contains nothing else; `None` if
-/// it needs more than the 31 bits of these formats.
+/// Parse the number of atoms, for formats whose serialised layout contains nothing else. `None` for
+/// invalid bytes, or if the number needs more than 31 bits, which is the limit of these formats.
 pub fn n_atoms_of(bytes: &[u8]) -> Option<usize> {
     let n_atoms = u64::from_le_bytes(bytes.try_into().ok()?);
     Some(i32::try_from(n_atoms).ok()? as usize)
@@ -302,7 +304,7 @@ pub struct EncoderSettings<'a> {
     pub name: &'a str,
     /// Number of atoms in a frame.
     pub n_atoms: usize,
-    /// Precision, for formats that support it.
+    /// Precision, for formats that support it; `None` for the usual precision of the format.
     pub precision: Option<f32>,
     /// True if frames have cells.
     pub has_cell: bool,
@@ -401,8 +403,9 @@ impl Registry {
         Samples::of(source, size, &|head| self.counts(head))
     }
 
-    /// Return true if the content of an object has the sample hashes `digests`, computed from a
-    /// copy. The content is compared even if a store identifies the version.
+    /// Return true if the content of an object in an object store has the sample hashes `digests`,
+    /// which were computed from a copy of the object. The content is compared even if the store
+    /// identifies the version.
     ///
     /// # Errors
     /// As [`Registry::samples`].
@@ -415,7 +418,7 @@ impl Registry {
         fingerprint::has_samples(source, size, digests, &|head| self.counts(head))
     }
 
-    /// Check that `source` still begins with the bytes of a fingerprint. It may have grown.
+    /// Check that `source` still begins with the fingerprinted bytes. The source may have grown.
     ///
     /// # Errors
     /// [`Error::Changed`] if the bytes have changed.
@@ -442,8 +445,8 @@ impl Registry {
     }
 }
 
-/// Function that is called with the number of bytes done, and in total. [`ControlFlow::Break`] ends
-/// the scan.
+/// Function that is called with the number of bytes scanned so far, and with the total number.
+/// [`ControlFlow::Break`] ends the scan.
 pub type Progress<'a> = dyn Fn(u64, u64) -> ControlFlow<()> + 'a;
 
 /// Options for opening a file. Start from [`OpenOptions::new`], since fields may be added.
@@ -456,8 +459,8 @@ pub struct OpenOptions<'a> {
     pub index_files: Vec<PathBuf>,
     /// True to scan the file even if an index is saved.
     pub refresh: bool,
-    /// Number of bytes in the middle of a long file: frames are then found only there, without a
-    /// scan of the whole file. The index is not saved.
+    /// If set, only this number of bytes in the middle of a long file is scanned for frames. The
+    /// index is not saved.
     pub sample: Option<u64>,
     /// Unit style of the file's numbers, for formats in which some files do not state it. It
     /// overrides a style that the file states.
@@ -465,8 +468,8 @@ pub struct OpenOptions<'a> {
     /// Number of atoms of a frame, for formats whose files do not state it; other formats ignore
     /// it.
     pub n_atoms: Option<usize>,
-    /// Cache in which the bytes of a scanned object of a store are kept, so that they are requested
-    /// once. If the cache cannot be used, the scan proceeds without it.
+    /// Cache that stores the scanned bytes of an object in an object store, so that they are
+    /// requested only once. If the cache cannot be used, the scan proceeds without it.
     pub cache: Option<DiskCache>,
     /// Number of threads that scan a long file.
     pub n_threads: usize,
@@ -523,9 +526,9 @@ pub struct Opened {
     pub atom_counts: Option<Vec<u32>>,
     /// Method by which the frames were found.
     pub origin: Origin,
-    /// Path where the index is saved.
+    /// Path where the index is saved; `None` if it is not saved.
     pub file: Option<PathBuf>,
-    /// Times found by a scan; `None` if they remain in the file or in the saved index.
+    /// Times found by a scan; `None` if they must be read from the file or from the saved index.
     pub times: Option<Times>,
 }
 

@@ -1,8 +1,8 @@
-//! Numbers as text, read and written as by Fortran's formatted I/O.
+//! Reading and writing of numbers as text, as in Fortran's formatted I/O.
 //!
-//! The output is the same as that of gfortran, byte for byte, with one exception. `G20.10` of a
-//! magnitude below 1e-99 is written as 0, because only Fortran can read its exponent of three
-//! digits (`0.1000000000-100`).
+//! The output is the same as that of gfortran, byte for byte, with one exception. In `G20.10`, a
+//! magnitude below 1e-99 is written as 0. Its exponent would have three digits
+//! (`0.1000000000-100`), which only Fortran can read.
 
 // Numbers separated by blanks, as in Fortran's list-directed read.
 
@@ -25,7 +25,7 @@ const POWERS: [u64; 9] = [
     100_000_000,
 ];
 
-/// Maximum number of digits that always fit into 64 bits.
+/// Largest number of digits for which every unsigned integer fits into 64 bits.
 const MOST_DIGITS: usize = 19;
 
 /// Parse and remove the next number of a line, correctly rounded: `-7.5`, `1E-01`, `1D+5`,
@@ -122,8 +122,8 @@ fn decimal(word: &[u8]) -> Option<(f64, usize)> {
 /// Append the digits at the front of `bytes` to a number; return their count.
 fn take_digits(bytes: &[u8], number: &mut u64) -> usize {
     let mut n = 0;
-    // Eight bytes are examined at a time, and bytes after the last digit are ignored. One by one,
-    // numbers take twice as long to read.
+    // Eight bytes are examined at a time, and bytes after the last digit are ignored. To read
+    // numbers byte by byte takes twice as long.
     while let Some(eight) = bytes[n..].first_chunk::<8>() {
         let (found, value) = digits_of(*eight);
         *number = number.wrapping_mul(POWERS[found]).wrapping_add(value);
@@ -143,7 +143,7 @@ fn take_digits(bytes: &[u8], number: &mut u64) -> usize {
     n
 }
 
-/// Return how many of eight characters are leading digits, and their value.
+/// Return the number of leading digits among eight characters, and the value of these digits.
 fn digits_of(eight: [u8; 8]) -> (usize, u64) {
     // Digits become 0 to 9. The first character is in the lowest byte.
     let values = u64::from_le_bytes(eight) ^ u64::from_ne_bytes([b'0'; 8]);
@@ -153,20 +153,20 @@ fn digits_of(eight: [u8; 8]) -> (usize, u64) {
     if n == 0 {
         return (0, 0);
     }
-    // Leading zeros extend the digits to eight.
+    // The shift fills up the digits to eight with leading zeros.
     (n as usize, eight_digits(values << (64 - 8 * n)))
 }
 
 /// Return the value of eight digits, each 0 to 9 in one byte, with the first in the lowest byte.
-/// Digits are combined to pairs, fours and eight.
+/// Digits are combined into pairs, then into groups of four, then into one number.
 fn eight_digits(digits: u64) -> u64 {
     let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
     fours.wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
-/// Parse the exponent at the front of `bytes`; return it with its length, both 0 without an
-/// exponent. Return `None` for an exponent without digits, or with more than nine.
+/// Parse the exponent at the front of `bytes`, and return it with its length; both are 0 if there
+/// is no exponent. Return `None` for an exponent without digits, or with more than nine digits.
 fn exponent(bytes: &[u8]) -> Option<(i64, usize)> {
     let letter = match bytes.first() {
         Some(b'E' | b'e' | b'D' | b'd' | b'Q' | b'q') => 1,
@@ -217,7 +217,7 @@ fn not_finite(word: &[u8]) -> Option<(f64, usize)> {
 
 const WIDTH: usize = 20;
 
-/// Masks of the lowest 0 to 15 bytes.
+/// Masks for the lowest n bytes, with n from 0 to 15.
 const LOWEST: [u128; 16] = {
     let mut masks = [0; 16];
     let mut n = 1;
@@ -229,8 +229,8 @@ const LOWEST: [u128; 16] = {
 };
 
 /// Parse a line of three numbers in `3G20.10`, followed only by blanks. The result is that of
-/// [`take_real`], in half the time. Return `None` for other lines, including some lines with three
-/// numbers.
+/// [`take_real`], in half the time. Return `None` for other lines, some of which contain three
+/// numbers in another form.
 pub fn three_g20_10(line: &[u8]) -> Option<[f64; 3]> {
     let (columns, behind) = line.as_chunks::<WIDTH>();
     let [x, y, z] = columns else {
@@ -343,9 +343,9 @@ pub fn g20_10(value: f64) -> [u8; 20] {
     text
 }
 
-/// Return sixteen columns of ten digits with a point after the first `before` digits, the first
-/// column in the lowest byte. They are combined as one number, without branches or loops over
-/// digits.
+/// Return sixteen columns: sign, ten digits, and a point after the first `before` digits. The first
+/// column is in the lowest byte of the result. The columns are combined as one number, without
+/// branches or loops over digits.
 fn columns(digits: u64, before: usize, negative: bool) -> u128 {
     let text = ten_characters(digits);
     let whole = text & WHOLE[before];
@@ -354,7 +354,7 @@ fn columns(digits: u64, before: usize, negative: bool) -> u128 {
     (whole << 40) | (fraction << 48) | OTHERS[before][usize::from(negative)]
 }
 
-/// Masks of the lowest 0 to 10 bytes.
+/// Masks for the lowest n bytes, with n from 0 to 10.
 const WHOLE: [u128; 11] = {
     let mut masks = [0; 11];
     let mut n = 1;
@@ -391,8 +391,9 @@ fn ten_characters(digits: u64) -> u128 {
     u128::from(first) | u128::from(eight_characters(others)) << 16
 }
 
-/// Return the eight characters of a number below 10⁸, split into halves, quarters and digits in
-/// parallel. For such small numbers, a multiplication and a shift divide exactly by 100 and 10.
+/// Return the eight characters of a number below 10⁸. The number is split into two parts of four
+/// digits, then into pairs, then into digits; all parts are split at once. The parts are so small
+/// that a multiplication and a shift divide exactly by 100 and 10.
 fn eight_characters(digits: u64) -> u64 {
     let halves = (digits / 10_000) | ((digits % 10_000) << 32);
     let hundreds = ((halves * 10_486) >> 20) & 0x0000_007f_0000_007f;
@@ -402,7 +403,7 @@ fn eight_characters(digits: u64) -> u64 {
     digits | 0x3030_3030_3030_3030
 }
 
-/// Format an exponent in four columns: `E+11`, `E-01`, and without the letter `+100`.
+/// Format an exponent in four columns: `E+11`, `E-01`, or `+100` without the letter.
 fn written_exponent(value: i32) -> [u8; 4] {
     let sign = if value < 0 { b'-' } else { b'+' };
     let digit = |unit: u32| b'0' + (value.unsigned_abs() / unit % 10) as u8;
@@ -466,7 +467,7 @@ pub fn i<const WIDTH: usize>(value: i64) -> Option<[u8; WIDTH]> {
     Some(columns)
 }
 
-/// Write an integer into the last of the blank columns.
+/// Write an integer into blank columns, aligned to the right; `None` if it needs more columns.
 fn put_integer(columns: &mut [u8], mut value: u64, negative: bool) -> Option<()> {
     let mut columns = columns.iter_mut().rev();
     loop {
@@ -503,10 +504,10 @@ const FIVES: [u64; 28] = {
 /// most 27, the largest exponent in [`FIVES`].
 const LEAST_POWER: i32 = -18;
 
-/// Smallest numbers whose ten digits round up to 10^`LEAST_POWER`, …, 10¹⁰. From 1 on, these are
-/// the limits of gfortran, which computes them with a rounding error. 0.99999999995, slightly less
-/// than halfway, is written as 1.000000000. The same holds for 9.9999999995, 99.999999995,
-/// 999.99999995, 9999.9999995 and 999999.99995.
+/// Smallest numbers that are rounded up, with ten digits, to 10^`LEAST_POWER`, …, 10¹⁰. For powers
+/// from 1 on, these borders are those of gfortran, which computes them with a rounding error:
+/// 0.99999999995 in double precision is slightly less than halfway, but is written as 1.000000000.
+/// The same holds for 9.9999999995, 99.999999995, 999.99999995, 9999.9999995 and 999999.99995.
 const BORDERS: [f64; 29] = [
     9.9999999995e-19,
     9.9999999995e-18,
@@ -539,7 +540,8 @@ const BORDERS: [f64; 29] = [
     9.9999999995e9,
 ];
 
-/// Convert `value`, finite and not negative, to d × 10^(q − 9). d has ten digits, or is 0.
+/// Convert `value`, finite and not negative, to d × 10^(q − 9), and return d and q. d has ten
+/// digits, or is 0.
 fn ten_digits(value: f64) -> (u64, i32) {
     if value == 0.0 {
         return (0, 0);
@@ -548,7 +550,7 @@ fn ten_digits(value: f64) -> (u64, i32) {
         return digits_by_library(value);
     }
     let (mantissa, exponent) = parts(value);
-    // This is ⌊log₁₀ 2ⁿ⌋ for 2ⁿ ≤ value < 2ⁿ⁺¹: the exponent of ten, or one less.
+    // For 2ⁿ ≤ value < 2ⁿ⁺¹, `below` is ⌊log₁₀ 2ⁿ⌋: the exponent of ten of `value`, or one less.
     let n = exponent + 52;
     let below = (n * 1233) >> 12;
     let border = BORDERS[(below + 1 - LEAST_POWER) as usize];
@@ -558,7 +560,7 @@ fn ten_digits(value: f64) -> (u64, i32) {
     (digits as u64, q)
 }
 
-/// Convert any number like [`ten_digits`], with the standard library.
+/// Convert any number to the same form as [`ten_digits`], with the standard library.
 #[cold]
 fn digits_by_library(value: f64) -> (u64, i32) {
     let text = format!("{value:.9e}");
@@ -590,7 +592,7 @@ fn scaled<const DECIMALS: usize>(value: f64) -> Option<u64> {
     }
 }
 
-/// Return m and e of m × 2ᵉ.
+/// Split `value` into m × 2ᵉ, and return m and e.
 fn parts(value: f64) -> (u64, i32) {
     let bits = value.to_bits();
     let (biased, fraction) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
@@ -604,8 +606,8 @@ fn parts(value: f64) -> (u64, i32) {
 fn shifted(mantissa: u64, five: u64, shift: u32) -> u128 {
     let product = u128::from(mantissa) * u128::from(five);
     let rounded = ((product >> (shift - 1)) + 1) >> 1;
-    // A power of five is odd. Halfway between two integers, the last set bit of the product is
-    // therefore that of the mantissa.
+    // A power of five is odd, so the last set bit of the product is that of the mantissa. If this
+    // is the highest bit that is shifted out, the product is halfway between two integers.
     let tie = mantissa.trailing_zeros() == shift - 1;
     rounded & !u128::from(tie)
 }

@@ -36,9 +36,9 @@ pub trait Decoder: Send {
         Ok(())
     }
 
-    /// Return the bytes to read of frame number `frame`, which has `size` bytes. Runs are ascending
-    /// and disjoint, and lie within the frame. The last run may be too short: [`Decoder::decode`]
-    /// then returns [`Fault::Short`].
+    /// Return the byte ranges (runs) to read from frame number `frame`, which has `size` bytes.
+    /// Runs are ascending and disjoint, and lie within the frame. The last run may be too short:
+    /// [`Decoder::decode`] then returns [`Fault::Short`].
     fn runs(&mut self, frame: u64, size: u64) -> &[Run];
 
     /// Decode frame number `frame` from `bytes`, the concatenated runs.
@@ -98,7 +98,7 @@ pub fn check_time(at: usize, time: f64) -> Result<(), Fault> {
 /// message, such as "position".
 ///
 /// # Errors
-/// A message with the first atom that has a value that is not finite.
+/// A message that names the first atom that has a value that is not finite.
 pub fn check_finite(values: &[f32], one: &str) -> Result<(), String> {
     if values.iter().fold(0, |odd, &x| odd | odd_bits(x)) == 0 {
         return Ok(());
@@ -119,9 +119,9 @@ pub fn odd_bits(x: f32) -> u32 {
     (x - x).to_bits()
 }
 
-// Combination of the byte ranges to read of a frame: wanted ranges, and short gaps between them.
+// Combination of the byte ranges to read from a frame: wanted ranges, and short gaps between them.
 
-/// Collects runs, from the front of a frame to its end.
+/// Collector of runs, from the front of a frame to its end.
 #[derive(Debug)]
 pub struct ReadRanges {
     pub runs: Vec<Run>,

@@ -1,18 +1,18 @@
-//! Encoding of DCD as by NAMD, VMD and MDAnalysis: little-endian, markers of 4 bytes, CHARMM
-//! version 24, and a cell of lengths and cosines.
+//! Encoder of DCD files, in the variant that NAMD, VMD and MDAnalysis write: little-endian, markers
+//! of 4 bytes, CHARMM version 24, and a cell of lengths and cosines.
 
 use super::header::FIRST_LEN;
 use super::layout_and_cell::{AKMA, CELL_LEN};
 use crate::frame_codec::{check_finite, odd_bits};
 use crate::{Encoder, FrameIn, Series};
 
-/// CHARMM version from which on readers expect the CHARMM format.
+/// CHARMM version in the header, for which readers expect the CHARMM format.
 const CHARMM_VERSION: i32 = 24;
 
 const TITLE: &str = "CREATED BY PACELINE";
 const TITLE_LINE: usize = 80;
 
-/// Encodes the frames of one DCD file.
+/// Encoder of the frames of one DCD file.
 #[derive(Debug)]
 pub struct DcdEncoder {
     n_atoms: i32,
@@ -20,14 +20,14 @@ pub struct DcdEncoder {
 }
 
 impl DcdEncoder {
-    /// Create an encoder. With `has_cell`, every frame contains a cell; it is zero for a frame
-    /// without a cell.
+    /// Create an encoder. If `has_cell` is true, a cell is written in every frame; for a frame
+    /// without a cell, it consists of zeros.
     ///
     /// # Errors
-    /// A message with the limit of DCD files.
+    /// A message that states how many atoms a DCD file can contain.
     pub fn new(n_atoms: usize, has_cell: bool) -> Result<Self, String> {
-        // Readers treat markers as signed 32-bit numbers, which limits a record of 4 bytes per
-        // atom.
+        // A marker contains the size of a record, which has 4 bytes per atom. Readers treat the
+        // marker as a signed 32-bit number.
         let most = i32::MAX / 4;
         match i32::try_from(n_atoms) {
             Ok(n_atoms) if (1..=most).contains(&n_atoms) => Ok(DcdEncoder { n_atoms, has_cell }),
@@ -103,8 +103,8 @@ impl Encoder for DcdEncoder {
             });
         }
         let (positions, _) = frame.positions.as_chunks::<3>();
-        // Numbers are checked during the conversion. A separate pass would take a third of the
-        // total time.
+        // Numbers are checked during the conversion, because a separate pass would take a third of
+        // the total time.
         let mut odd = 0;
         for axis in 0..3 {
             put_record(bytes, 4 * positions.len(), |bytes| {
@@ -135,21 +135,21 @@ fn put_all<T: Copy, const N: usize>(bytes: &mut Vec<u8>, numbers: &[T], put: fn(
 }
 
 /// Create the cell record: A, cos γ, B, cos β, cos α, C. NAMD and VMD write cosines, too. All
-/// readers distinguish cosines from degrees, and in double precision they yield the same angles.
+/// readers distinguish cosines from degrees. Cosines in double precision yield the same angles.
 fn cell(dimensions: &[f32; 6]) -> [f64; 6] {
     if dimensions[..3] == [0.0; 3] {
         return [0.0; 6];
     }
     let [a, b, c, alpha, beta, gamma] = dimensions.map(f64::from);
-    // The sine makes a right angle exactly 0.
+    // Computed as a sine, the cosine of a right angle is exactly 0.
     let cosine = |angle: f64| (90.0 - angle).to_radians().sin();
     [a, cosine(gamma), b, cosine(beta), cosine(alpha), c]
 }
 
 // Encoding of the times of frames in the header of a DCD file.
 
-/// Time axis: frame k has the time (istart + k × nsavc) × delta. The bracket is the step number of
-/// the frame.
+/// Time axis of a DCD file: frame k has the step number istart + k × nsavc, and the time
+/// (istart + k × nsavc) × delta.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Clock {
     istart: i32,
@@ -194,7 +194,8 @@ impl Clock {
         }
     }
 
-    /// Use the step numbers of the simulation, if they yield the time of the first frame.
+    /// Use the step numbers of the simulation. Return `None` if they do not yield the time of the
+    /// first frame, or if they do not fit into the header.
     fn of_steps(series: &Series) -> Option<Self> {
         let istart = i32::try_from(series.step).ok()?;
         let nsavc = i32::try_from(series.steps)
@@ -208,9 +209,9 @@ impl Clock {
     }
 }
 
-/// Find the best small fraction for `value` among the convergents of its continued fraction: the
-/// first convergent that is precise enough, or the last one whose numerator and denominator fit
-/// into 32 bits.
+/// Approximate `value` by a small numerator and denominator, among the convergents of its continued
+/// fraction: the first convergent that is precise enough, or else the last one that fits into 32
+/// bits.
 fn fraction(value: f64, tolerance: f64) -> (i32, i32) {
     let most = f64::from(i32::MAX);
     let mut rest = value;

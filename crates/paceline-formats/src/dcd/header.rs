@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 84 bytes   "CORD", then 20 integers:
-//!              0 frames   1 first step   2 steps a frame   8 fixed atoms
+//!              0 frames   1 first step   2 steps between frames   8 fixed atoms
 //!              9 step length: f32, or f64 in 9 and 10 (X-PLOR)
 //!             10 has a cell   11 has a 4th dimension   19 CHARMM's version, 0 for X-PLOR
 //! 4 + 80 n   title: number n of its lines, and the lines
@@ -29,16 +29,16 @@ use crate::{Decoder, Encoder, Fields, Frame, format_interface};
 
 /// Length of the first record.
 pub(super) const FIRST_LEN: u64 = 84;
-/// Maximum length of a title, bytes; CHARMM allows 32 lines.
+/// Maximum accepted length of a title, bytes. It is larger than CHARMM's limit of 32 lines.
 pub(super) const MAX_TITLE: u64 = 1 << 20;
 
 impl Layout {
     /// Parse the header of a file of `file_size` bytes.
     ///
     /// # Errors
-    /// [`Fault::Short`] if the slice is too short, but not the file. [`Fault::Bad`] if this is not
-    /// a DCD file of coordinates, its header is inconsistent, or too few bytes for one frame follow
-    /// the header.
+    /// [`Fault::Short`] if the slice contains only a part of the header, and the file contains more
+    /// of it. [`Fault::Bad`] if this is not a DCD file of coordinates, its header is inconsistent,
+    /// or too few bytes for one frame follow the header.
     pub fn parse(head: &[u8], file_size: u64) -> Result<Layout, Fault> {
         let mut records = open(head, file_size)?;
         let first = records.next(FIRST_LEN)?;
@@ -87,7 +87,7 @@ fn open(head: &[u8], file_size: u64) -> Result<Records<'_>, Fault> {
             found,
         ));
     }
-    // The first marker contains 84, in its last byte for big-endian order.
+    // The first marker contains 84. In big-endian order, this is its last byte, and the first is 0.
     records.big_endian = start[0] == 0;
     Ok(records)
 }
@@ -133,8 +133,8 @@ fn delta(records: &Records<'_>, first: &[u8], charmm: bool) -> f64 {
     }
 }
 
-/// Read the indices of the free atoms, from 0. Memory is allocated only if their whole record
-/// exists.
+/// Read the indices of the free atoms, from 0. Memory is allocated only if the file contains the
+/// whole record of these atoms.
 fn free_atoms(records: &mut Records<'_>, n_atoms: u32, n_fixed: i32) -> Result<Vec<u32>, Fault> {
     let width = usize::from(records.marker);
     let n_free = match u32::try_from(n_fixed) {
@@ -161,9 +161,9 @@ fn free_atoms(records: &mut Records<'_>, n_atoms: u32, n_fixed: i32) -> Result<V
     Ok(free)
 }
 
-/// Check the first frame. A header without frames is an empty trajectory. An incomplete first frame
-/// means a wrong number of atoms, or a run that was killed at its start; no frame can be read in
-/// either case.
+/// Check that the file contains a complete first frame, or no frame: a header without frames is an
+/// empty trajectory. An incomplete first frame means that the number of atoms is wrong, or that the
+/// simulation was killed at its start. In both cases, no frame can be read.
 fn check_first_frame(layout: &Layout, file_size: u64) -> Result<(), Fault> {
     let (start, size) = (layout.header_size(), layout.first_frame_size());
     let present = file_size.saturating_sub(start);
@@ -311,8 +311,8 @@ impl Format for Dcd {
         }
     }
 
-    /// Recognise the file by a Fortran record of 84 bytes: its length in 4 or 8 bytes, then its
-    /// first word.
+    /// Recognise the file by the beginning of its first Fortran record: the length 84 in 4 or 8
+    /// bytes, then "CORD".
     fn probe(&self, head: &[u8]) -> bool {
         [
             &[84, 0, 0, 0, b'C', b'O', b'R', b'D'][..],
@@ -379,8 +379,9 @@ impl Format for Dcd {
     }
 }
 
-/// Check that the record markers of a frame are at the offsets of the layout; this verifies the
-/// computed offsets. Return the warning about the cell, if any.
+/// Check that the record markers of a frame are at the offsets that were computed from the layout.
+/// The inner result is the warning about the cell, if any, or the fault of the frame. The outer
+/// error is one of reading.
 fn check_frame(
     source: &dyn Source,
     layout: &Layout,
@@ -394,7 +395,7 @@ fn check_frame(
     let runs = decoder.runs(frame, size).to_vec();
     let access = source.access();
     if access.ahead > 0 {
-        // All markers are requested at once: they are far apart, and a store would otherwise
+        // All markers are requested at once. They are far apart, so an object store would otherwise
         // receive one request after the other.
         let ranges = runs.iter().map(|run| start + run.start..start + run.end());
         ask_for(source, access.gap, ranges);

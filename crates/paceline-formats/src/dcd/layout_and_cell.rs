@@ -6,7 +6,7 @@ use crate::frame_codec::possible_time;
 use crate::lammps::Units;
 use crate::{UnitCell, triclinic_box, triclinic_vectors};
 
-/// CHARMM's unit of time in ps. The same divisions as in MDAnalysis yield the same bits.
+/// CHARMM's unit of time in ps, computed by the divisions of MDAnalysis to get the same bits.
 pub(super) const AKMA: f64 = 1.0 / (1.0 / 4.888821e-2);
 pub(super) const CELL_LEN: u64 = 48;
 
@@ -17,8 +17,8 @@ pub struct Layout {
     /// Size of a record marker, bytes: 4 or 8.
     pub(super) marker: u8,
     pub(super) n_atoms: u32,
-    /// Free atoms, from 0 and ascending: the atoms that later frames contain. `None` if no atom is
-    /// fixed.
+    /// Indices of the free atoms, from 0 and ascending. Frames after the first contain only these
+    /// atoms. `None` if no atom is fixed.
     pub(super) free: Option<Vec<u32>>,
     pub(super) has_cell: bool,
     /// Version of CHARMM in the header; 0 for X-PLOR.
@@ -40,9 +40,10 @@ pub struct Layout {
 pub(super) enum Writer {
     /// CHARMM, NAMD or a compatible program, with AKMA units.
     Charmm,
-    /// Program without knowledge of times, such as VMD, which writes a step length of 1 or 0.
+    /// Program that has no times to write, such as VMD; it writes a step length of 1 or 0.
     Timeless,
-    /// LAMMPS, with the units of the simulation. Only the user can supply these units.
+    /// LAMMPS, with the units of the simulation. The file does not contain these units: `None`
+    /// unless the user supplied them.
     Lammps(Option<Units>),
 }
 
@@ -147,7 +148,8 @@ impl Layout {
         }
     }
 
-    /// Number of frames in the header. It can be 0 or wrong after a run was killed.
+    /// Number of frames according to the header. After a simulation was killed, the number can be 0
+    /// or wrong.
     pub fn n_frames_claimed(&self) -> i64 {
         i64::from(self.n_frames_claimed)
     }
@@ -177,7 +179,7 @@ impl Layout {
         self.step_ps().unwrap_or(f64::NAN) * f64::from(self.nsavc)
     }
 
-    /// Length of a step, ps.
+    /// Length of a step, ps; `None` if the header contains no finite number.
     fn step_ps(&self) -> Option<f64> {
         let unit = match self.writer {
             Writer::Lammps(Some(units)) => units.time(),
@@ -206,7 +208,7 @@ impl Layout {
         matches!(self.writer, Writer::Lammps(None)).then_some(Units::UNKNOWN)
     }
 
-    /// Return the state of the times: known, or the reason why not.
+    /// Return whether the times are known, and if not, the reason.
     pub fn clock(&self) -> Clock {
         match (self.writer, self.delta) {
             (_, None) => Clock::Counted("the length of a step in its header is no number".into()),
@@ -337,8 +339,8 @@ impl Layout {
         free.map_or(0, |free| self.n_atoms() - free.len())
     }
 
-    /// Describe the cells of the frames: missing or present, and CHARMM's shape matrices if the
-    /// version in the header alone determines that.
+    /// Describe the cells of the frames: missing or present. State that they are CHARMM's shape
+    /// matrices if the version in the header alone shows that.
     fn cells(&self) -> &'static str {
         match (self.has_cell, is_charmms_own(self.version)) {
             (false, _) => "missing",
@@ -388,11 +390,11 @@ pub(super) fn is_charmms_own(version: i32) -> bool {
     version > LAST_PRETENDED
 }
 
-/// Convert a cell record like MDAnalysis. If another program may have written `version`, the
-/// numbers decide. Three numbers from -1 to 1 are cosines. A negative number or an angle above 180
-/// means a shape matrix. All other numbers are lengths and degrees. With later versions, the record
-/// is a shape matrix. If the numbers are not a valid cell in the chosen interpretation, the other
-/// interpretation is used. The vectors of a shape matrix are its rows.
+/// Convert a cell record as MDAnalysis does. If only CHARMM uses `version`, the record is a shape
+/// matrix, provided that this matrix is plausible. Otherwise, the numbers decide. Angles from -1 to
+/// 1 are cosines. A negative number or an angle above 180 means a shape matrix. All other numbers
+/// are lengths and degrees, unless only a shape matrix is plausible. The vectors of a shape matrix
+/// are its rows.
 pub(super) fn unit_cell(version: i32, record: [f64; 6]) -> UnitCell {
     if is_read_as_shape(version, record) {
         UnitCell::of_vectors(shape(record))

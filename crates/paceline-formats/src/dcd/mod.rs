@@ -32,7 +32,7 @@ pub use self::layout_and_cell::Layout;
 #[cfg(test)]
 mod tests;
 
-/// Decodes the wanted atoms of one DCD file.
+/// Decoder of the wanted atoms of one DCD file.
 #[derive(Debug)]
 pub struct DcdDecoder {
     layout: Layout,
@@ -112,8 +112,8 @@ impl DcdDecoder {
         Err(Fault::bad(0, expected, format!("{size} bytes")))
     }
 
-    /// Check the markers in `bytes`, the concatenated runs of `plan`, and read the wanted
-    /// positions. Return the cell.
+    /// Check the markers and read the wanted positions. `bytes` are the concatenated byte ranges
+    /// (runs) of `plan`. Return the cell.
     fn read(&self, plan: &Plan, bytes: &[u8], positions: &mut [f32]) -> Result<UnitCell, Fault> {
         if bytes.len() as u64 != plan.len {
             let expected = format!("{} bytes of the frame's runs", plan.len);
@@ -147,7 +147,8 @@ impl DcdDecoder {
         vectors.iter_mut().for_each(|number| *number *= factor);
     }
 
-    /// Read the cell record from `bytes`, the concatenated runs of `plan`.
+    /// Read the cell record from `bytes`, the concatenated runs of `plan`; `None` if the frames
+    /// have no cell.
     fn cell(&self, plan: &Plan, bytes: &[u8]) -> Option<[f64; 6]> {
         let number = match self.layout.big_endian {
             true => f64::from_be_bytes,
@@ -234,7 +235,7 @@ struct Plan {
     pieces: Vec<Piece>,
 }
 
-/// A record marker that was read.
+/// Record marker to check, and the value that it must have.
 #[derive(Debug)]
 struct Marker {
     /// Offset in the frame.
@@ -400,7 +401,7 @@ fn number<const BIG_ENDIAN: bool>(bytes: &[u8]) -> f32 {
     }
 }
 
-/// Collects the byte ranges to read of a frame, and the markers in these ranges.
+/// Collector of the byte ranges to read from a frame, and of the markers in these ranges.
 struct Marked {
     reading: ReadRanges,
     markers: Vec<Marker>,

@@ -8,7 +8,7 @@ use self::sample_files::{File, NAMD_CELL, variants};
 use super::*;
 use crate::Frame;
 
-/// Decode frame `number` of an undamaged file, through the runs that the decoder requests.
+/// Decode frame `number` of a file from the byte ranges (runs) that the decoder requests.
 fn decode(file: &[u8], indices: &[usize], number: u64) -> Result<Frame, Fault> {
     let layout = Layout::parse(file, file.len() as u64)?;
     let atoms = Atoms::new(indices, layout.n_atoms()).unwrap();
@@ -110,7 +110,8 @@ fn only_runs_with_wanted_atoms_are_read() {
             len: size
         }]
     );
-    // Three coordinates of two distant atoms, and the markers before and between them.
+    // What is read: x, y and z of two distant atoms, one marker before the first record, and two
+    // markers between records.
     let far = runs(&[40_000, 80_000]);
     assert_eq!(far.len(), 9);
     assert_eq!(read(&far), 6 * 4 + 4 + 2 * 8);
@@ -184,7 +185,7 @@ fn cells_are_what_mdanalysis_makes_of_them() {
     );
 }
 
-/// Return lengths and angles of a symmetric matrix, analytically.
+/// Return the lengths and angles of the cell whose vectors are the rows of a shape matrix.
 fn shape(record: [f64; 6]) -> [f32; 6] {
     let [xx, xy, yy, xz, yz, zz] = record;
     crate::triclinic_box([xx, xy, xz], [xy, yy, yz], [xz, yz, zz])

@@ -25,7 +25,7 @@ use crate::text_lines::{Lines, quoted, vector, words};
 /// Maximum length of a name, bytes.
 pub const NAME: usize = 8;
 
-/// Names of the lines with three numbers, in their order.
+/// Names, for messages, of the lines with three numbers, in the order of these lines.
 const VECTORS: [&str; 3] = ["position", "velocity", "force"];
 
 /// The lines of one atom, without their line feeds.
@@ -43,7 +43,7 @@ pub(super) struct AtomLines<'a> {
 /// Content of an atom's first line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Label {
-    /// Padded with blanks.
+    /// Name, padded with blanks.
     pub name: [u8; NAME],
     pub id: Option<u64>,
     /// Mass, Da; NaN if the line has none.
@@ -57,7 +57,7 @@ impl<'a> AtomLines<'a> {
     /// check that the bytes exist.
     ///
     /// # Errors
-    /// [`Fault::Bad`] if a line does not have its length in `widths`.
+    /// [`Fault::Bad`] if a line does not have the length that `widths` states.
     pub fn of_equal(bytes: &'a [u8], at: usize, level: u8, widths: Widths) -> Result<Self, Fault> {
         let (name, width) = (widths.name as usize, widths.vector as usize);
         let first = at + name;
@@ -68,8 +68,8 @@ impl<'a> AtomLines<'a> {
             vectors: [&[]; 3],
             at: [first, first + width, first + 2 * width],
         };
-        // If damage has joined two lines of the first atom, their length could be taken for the
-        // length of the first line of every atom.
+        // If damage has joined two lines of the first atom, their total length was taken for the
+        // length of every first line. The first line of another atom then contains a line feed.
         if name > RECORD as usize && memchr(b'\n', lines.label).is_some() {
             let expected = format!("a line of {name} bytes");
             return Err(Fault::bad(at, expected, quoted(lines.label)));
@@ -107,7 +107,7 @@ impl<'a> AtomLines<'a> {
         }
     }
 
-    /// Parse the first line, with or without mass and charge.
+    /// Parse the first line. If `has_masses` is false, mass and charge are NaN.
     pub fn read_label(&self, has_masses: bool) -> Label {
         let (name, id, mut rest) = match self.level {
             COMPRESSED => (compressed(self.label).0, None, &[][..]),
@@ -128,8 +128,8 @@ impl<'a> AtomLines<'a> {
         }
     }
 
-    /// Parse position (Å), velocity (Å/ps) and force (DL_POLY's unit), if wanted and present.
-    /// `place` is the index of the atom in the frame, from 0.
+    /// Parse position (Å), velocity (Å/ps) and force (DL_POLY's unit), if wanted and present; other
+    /// vectors are zeros. `place` is the index of the atom in the frame, from 0.
     ///
     /// # Errors
     /// [`Fault::Bad`] if a line does not contain three numbers.
@@ -182,7 +182,8 @@ fn split(label: &[u8]) -> (&[u8], Option<u64>, &[u8]) {
     (name, id.filter(|&id| id > 0), rest)
 }
 
-/// Parse name and position in a compressed HISTORY. Its columns may not be separated by blanks.
+/// Parse name and position in a compressed HISTORY. There can be no blanks between its columns. The
+/// position is `None` if its numbers are invalid.
 fn compressed(label: &[u8]) -> (&[u8], Option<[f64; 3]>) {
     const LEN: usize = 34;
     if label.len() == LEN {
@@ -211,7 +212,7 @@ fn take_all(mut field: &[u8]) -> Option<f64> {
 /// All data of an atom in a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Record {
-    /// Padded with blanks.
+    /// Name, padded with blanks.
     pub name: [u8; NAME],
     /// Id, from 1; `None` if the file has none.
     pub id: Option<u64>,
@@ -223,7 +224,7 @@ pub struct Record {
     pub vectors: [[f64; 3]; 3],
 }
 
-/// Reads the atoms of a frame in the order of the file.
+/// Reader of the atoms of a frame, in the order of the file.
 #[derive(Debug)]
 pub struct Records<'a> {
     walk: Walk<'a>,
@@ -297,7 +298,8 @@ impl<'a> Records<'a> {
     pub fn next_atom(&mut self) -> Result<Record, Fault> {
         let lines = self.walk.next()?;
         let [position, velocity, force] = lines.read_vectors(Fields::ALL, self.place)?;
-        // Other programs write atomic numbers after name and id in a CONFIG.
+        // In a CONFIG, other programs write atomic numbers after name and id. These numbers must
+        // not be read as masses.
         let has_masses = self.kind == Kind::History;
         let label = lines.read_label(has_masses);
         self.place += 1;
@@ -313,7 +315,7 @@ impl<'a> Records<'a> {
 
 // Iteration over the atoms of a frame.
 
-/// Iterates over atoms with lines of equal or varying lengths.
+/// Iterator over atoms whose lines have equal or varying lengths.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk<'a> {
     layout: Layout,
@@ -327,12 +329,12 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Create the iteration over a frame of `size` bytes, starting at its first atom.
+    /// Create the iterator over a frame of `size` bytes, starting at its first atom.
     pub fn new(layout: Layout, head: &FrameHead, bytes: &'a [u8], size: u64) -> Self {
         Walk::over(layout, head.level, bytes, size).from(head.len)
     }
 
-    /// Create the iteration over the rest of a frame, which has `size` bytes and begins with an
+    /// Create the iterator over the rest of a frame. The rest has `size` bytes and begins with an
     /// atom.
     pub fn over(layout: Layout, level: u8, bytes: &'a [u8], size: u64) -> Self {
         Walk {
@@ -344,7 +346,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Return the iteration starting at an atom at offset `at`.
+    /// Return the iterator with offset `at` for the next atom.
     pub fn from(self, at: usize) -> Self {
         Walk { at, ..self }
     }

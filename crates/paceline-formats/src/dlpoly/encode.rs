@@ -1,5 +1,5 @@
-//! Encoding of CONFIG, REVCON and HISTORY as in DL_POLY_4 and DL_POLY_5: records of 72 characters
-//! and a line feed.
+//! Encoder of CONFIG, REVCON and HISTORY as DL_POLY_4 and DL_POLY_5 write them: in records of 72
+//! characters and a line feed.
 //!
 //! ```text
 //! CONFIG    title                                  a72
@@ -14,8 +14,9 @@
 //!           position, velocity, force              1 to 3 records of 3g20.10
 //! ```
 //!
-//! Lengths are in Å, times in ps, masses in Da, charges in e, forces in [`FORCE`]. DL_POLY reads
-//! the cell of every frame of a HISTORY, even if imcon is 0; such a cell is written as zeros.
+//! Lengths are in Å, times in ps, masses in Da, charges in e, forces in Da·Å/ps² (see [`FORCE`]).
+//! DL_POLY reads the cell of every frame of a HISTORY, even if imcon is 0; the cell is then written
+//! as zeros.
 
 use crate::Fields;
 use crate::fortran_numbers::{e16_7, f, g20_10, i};
@@ -29,7 +30,7 @@ pub const RECORD: usize = 73;
 /// Characters of a record, before the line feed.
 const LINE: usize = RECORD - 1;
 
-/// Conversion of forces: 1 kJ/(mol·Å) in DL_POLY's unit. This unit, Da·Å/ps², is 0.01 kJ/(mol·Å).
+/// Factor from kJ/(mol·Å) to DL_POLY's unit of force, Da·Å/ps², which is 0.01 kJ/(mol·Å).
 pub const FORCE: f64 = 100.0;
 
 /// Three vectors of a cell, Å.
@@ -50,8 +51,8 @@ pub fn level(fields: Fields) -> Result<usize, String> {
     }
 }
 
-/// Return DL_POLY's periodic boundary of a cell: 0 none, 1 cubic, 2 orthorhombic, 3 any
-/// parallelepiped.
+/// Return DL_POLY's code for the periodic boundary of a cell: 0 none, 1 cubic, 2 orthorhombic, 3
+/// any parallelepiped.
 ///
 /// # Errors
 /// A message if the vectors span no volume, or are not finite.
@@ -99,7 +100,7 @@ impl Atom<'_> {
     /// Refuse values that a CONFIG cannot represent.
     ///
     /// # Errors
-    /// A message with the expected and the found value, without the atom.
+    /// A message that states the expected and the found value, but not the atom.
     pub fn check_config(&self) -> Result<(), String> {
         check_name(&self.name)?;
         if id(self.id).is_none() {
@@ -307,7 +308,7 @@ fn cell_records(cell: &Cell) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Record that is filled from its front.
+/// Record that is filled column by column.
 #[derive(Default)]
 struct Line(Vec<u8>);
 

@@ -31,8 +31,8 @@ pub struct FrameHead {
     pub time: f64,
     /// Three cell vectors, Å; `None` without a periodic boundary.
     pub cell: Option<[[f64; 3]; 3]>,
-    /// Fields of the atoms, determined from their lines. keytrj and levcfg may be wrong after
-    /// restarts and edits.
+    /// Fields of the atoms, determined from their lines, because keytrj and levcfg may be wrong
+    /// after restarts and edits.
     pub fields: Fields,
     /// Bytes before the first atom.
     pub len: usize,
@@ -64,8 +64,8 @@ impl FrameHead {
                     _ => head.with_level(level(lines)?),
                 })
             }
-            // Only the header is parsed, since the bytes after it may be a later atom than the
-            // first one.
+            // Only the header is parsed, because the decoder reads only wanted atoms: the header
+            // may be followed by another atom than the first one.
             LineLengths::Equal(widths) => {
                 let len = widths.head as usize;
                 let bytes = bytes.get(..len).ok_or(Fault::Short { needed: len })?;
@@ -190,7 +190,7 @@ impl Header {
         })
     }
 
-    /// Parse a compressed line. Its columns may not be separated by blanks, and a step of more than
+    /// Parse a compressed line. There can be no blanks between its columns, and a step of more than
     /// six digits is written as stars.
     fn compressed(layout: &Layout, line: &[u8], rest: &[u8]) -> Result<Header, String> {
         const LEN: usize = 34;
@@ -285,7 +285,8 @@ fn row(lines: &mut Lines<'_>) -> Result<[f64; 3], Fault> {
     vector(line).ok_or_else(|| Fault::bad(at, WHAT, quoted(line)))
 }
 
-/// Return the cell, if the next line contains three numbers; the line of an atom's name never does.
+/// Return the cell if the next line contains three numbers. Otherwise return `None`, because this
+/// is the line with the name of the first atom.
 fn cell_if_any(lines: &mut Lines<'_>) -> Result<Option<[[f64; 3]; 3]>, Fault> {
     match lines.clone().next_if_any()?.and_then(vector) {
         Some(_) => cell(lines).map(Some),
@@ -304,9 +305,9 @@ const LOOK: usize = 7;
 pub struct FrameLines {
     n_atoms: u64,
     compressed: bool,
-    /// Header; `None` if the first line is not the first line of a frame in this file.
+    /// Header; `None` if the first line is invalid for a frame of this file.
     header: Option<Header>,
-    /// True for each examined line after the first that contains three numbers.
+    /// For each examined line after the first one, whether it contains three numbers.
     vectors: Vec<bool>,
     n_lines: u64,
 }

@@ -21,8 +21,8 @@ use crate::text_lines::{Lines, MAX_LINE, is_blank, quoted, vector};
 pub struct Head {
     /// Layout of the frames.
     pub layout: Layout,
-    /// Number of frames in the header of a HISTORY, if present; it is wrong after a run was killed.
-    /// For a CONFIG, the number of atoms in its header, if present.
+    /// For a HISTORY, the number of frames in its header, if present. This number is wrong after
+    /// the simulation was killed. For a CONFIG, the number of atoms in its header, if present.
     pub claimed: Option<u64>,
     /// Number of bytes before the first atom of a CONFIG, or before the first frame of a HISTORY.
     pub len: u64,
@@ -55,8 +55,9 @@ pub fn detect(head: &[u8]) -> Option<Kind> {
     is_config.then_some(Kind::Config)
 }
 
-/// Find the number of frames and of records in the header of a HISTORY. Return the ends of the
-/// third, fourth and fifth number of its second line.
+/// Find the number of frames and the number of records in the header of a HISTORY: the fourth and
+/// fifth number of its second line. Return the offsets at which the third, fourth and fifth number
+/// end.
 pub fn counts(head: &[u8]) -> Option<[usize; 3]> {
     if detect(head) != Some(Kind::History) {
         return None;
@@ -74,15 +75,15 @@ impl Head {
     /// Parse the header of a HISTORY of `file_size` bytes, and its first frame as far as necessary.
     ///
     /// # Errors
-    /// [`Fault::Short`] if the slice is too short, but not the file. [`Fault::Bad`] if the header
-    /// or the beginning of the first frame contradicts the format.
+    /// [`Fault::Short`] if more bytes of the file are needed. [`Fault::Bad`] if the header or the
+    /// beginning of the first frame contradicts the format.
     pub fn parse_history(head: &[u8], file_size: u64) -> Result<Head, Fault> {
         history(head, file_size).map_err(bounded)
     }
 
     /// Parse the header of a CONFIG of `file_size` bytes. The number of atoms is computed from the
-    /// size of their lines. If this size varies, the layout has 1 atom, and the caller must count
-    /// the atoms.
+    /// size of one atom's lines. If this size varies, the layout has 1 atom, and the caller must
+    /// count the atoms.
     ///
     /// # Errors
     /// As [`Head::parse_history`].
@@ -192,8 +193,8 @@ impl Layout {
             lines: LineLengths::Equal(widths),
             ..*self
         };
-        // A length includes blank lines before the line. If it is too long for a line, `is_sound`
-        // is false.
+        // The length of a line includes blank lines before it. `is_sound` returns false if a length
+        // is too large for a line.
         if vectors.iter().all(|&length| length == vector) && equal.is_sound() {
             *self = equal;
         }
@@ -232,7 +233,7 @@ pub struct Layout {
     /// keytrj of a HISTORY, or levcfg of a CONFIG: 0 for positions, 1 for positions and velocities,
     /// 2 for positions, velocities and forces. 3 means a compressed HISTORY.
     pub(super) level: u8,
-    /// Periodic boundary, if frames do not state it.
+    /// Periodic boundary (imcon) in the header of the file, for frames that do not state it.
     pub(super) imcon: u8,
     /// Offset of the first frame.
     pub(super) start: u64,
@@ -297,7 +298,8 @@ impl Layout {
         self.imcon
     }
 
-    /// Return the vectors along which the cell is periodic; imcon 6 is a slab.
+    /// Return, for each cell vector, whether the cell is periodic along it. imcon 6 is a slab,
+    /// which is not periodic along the third vector.
     pub fn periodic(&self) -> [bool; 3] {
         [true, true, self.imcon != 6]
     }
@@ -312,7 +314,8 @@ impl Layout {
         }
     }
 
-    /// Return the layout with atoms in the order of their ids.
+    /// Return the layout, marked as having atoms in the order of their ids. A layout with lines of
+    /// varying lengths is returned unchanged.
     pub fn ordered(self) -> Layout {
         Layout {
             ordered: self.lines != LineLengths::Varying,
@@ -353,8 +356,8 @@ impl Layout {
         u64::from(widths.name) + n_vectors(self.level) * u64::from(widths.vector)
     }
 
-    /// Return the fields that frames may contain. If lengths of lines vary, keytrj may have changed
-    /// at a restart.
+    /// Return the fields that frames may contain. If lengths of lines vary, these are all fields,
+    /// because keytrj may have changed at a restart.
     pub fn fields(&self) -> Fields {
         match (self.kind, self.lines) {
             (Kind::History, LineLengths::Varying) if self.level != COMPRESSED => Fields::ALL,

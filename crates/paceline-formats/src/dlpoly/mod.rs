@@ -1,4 +1,4 @@
-//! Formatted files of DL_POLY: HISTORY, its trajectory, and CONFIG and REVCON, which contain one
+//! Text files of DL_POLY: HISTORY, which is a trajectory, and CONFIG and REVCON, which contain one
 //! frame.
 //!
 //! The files consist of lines of text (see `header.rs`, `frame_head.rs` and `atoms.rs`). DL_POLY
@@ -33,7 +33,7 @@ pub(crate) use crate::text_lines::is_blank;
 /// Length of a DL_POLY record including the line feed, bytes.
 const RECORD: u64 = 73;
 
-/// Decodes the wanted data of one file.
+/// Decoder of the wanted atoms and fields of one file.
 #[derive(Debug)]
 pub struct DlpolyDecoder {
     layout: Layout,
@@ -41,7 +41,7 @@ pub struct DlpolyDecoder {
     wanted: Fields,
     /// Plan for reading, if lines have equal lengths and atoms are in order.
     plan: Option<Plan>,
-    /// Run of a whole frame, with the size of the last requested frame.
+    /// Byte range (run) of a whole frame. Its length is the size of the frame requested last.
     whole: [Run; 1],
     /// True if a frame was found in which atoms are not in order.
     unordered: bool,
@@ -92,8 +92,8 @@ impl DlpolyDecoder {
         Err(Fault::bad(0, expected, "room for others"))
     }
 
-    /// Decode the wanted atoms if all atoms are in the order of their ids, and return whether they
-    /// are. `walk` covers the bytes of the plan's runs, or the whole frame.
+    /// Decode the wanted atoms at the places that follow from their ids. Return false if an atom
+    /// there has another id. `walk` covers the bytes of the plan's runs, or the whole frame.
     fn decode_in_order(
         &self,
         plan: &Plan,
@@ -122,7 +122,7 @@ impl DlpolyDecoder {
         Ok(true)
     }
 
-    /// Decode the wanted atoms of a whole frame, in any order.
+    /// Decode the wanted atoms of a whole frame, in which the atoms may be in any order.
     fn decode_in_any_order(&self, mut walk: Walk<'_>, out: &mut FrameOut<'_>) -> Result<(), Fault> {
         let mut found = Vec::new();
         for place in 0..self.layout.n_atoms {
@@ -223,7 +223,7 @@ fn store(vectors: &[[f64; 3]; 3], target: usize, out: &mut FrameOut<'_>) {
     }
 }
 
-// Plan of the bytes to read of a frame, if all lines have equal lengths.
+// Plan of the bytes to read from a frame, if lines have equal lengths.
 
 /// Plan for reading a frame: its header, and the wanted atoms.
 #[derive(Debug)]

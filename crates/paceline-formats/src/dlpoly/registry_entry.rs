@@ -28,7 +28,7 @@ use crate::{Decoder, Fields};
 #[derive(Debug)]
 pub struct History;
 
-/// The format CONFIG, and its twin REVCON.
+/// The format CONFIG, which REVCON files have, too.
 #[derive(Debug)]
 pub struct Config;
 
@@ -61,7 +61,7 @@ impl Format for History {
         detect(head) == Some(Kind::History)
     }
 
-    /// Return the offsets of the number of frames and of records.
+    /// Return the byte range that contains the number of frames and the number of records.
     fn counts(&self, head: &[u8]) -> Vec<Range<usize>> {
         let ends = counts(head);
         ends.map(|[before, _, end]| before..end)
@@ -181,11 +181,11 @@ impl FileLayout for Layout {
     }
 }
 
-/// Number of samples that must confirm the computed offsets.
+/// Number of frames or atoms that are sampled to check the computed offsets.
 const N_SAMPLES: u64 = 18;
 
-/// Maximum number of blank bytes after the last frame for which frame offsets are computed. With
-/// more, the file is scanned.
+/// Maximum number of blank bytes after the last frame for which frame offsets are computed. If more
+/// blank bytes follow, the file is scanned.
 const BLANK: u64 = 4096;
 
 /// Find the frames of a HISTORY.
@@ -243,7 +243,8 @@ fn unusual_size_note(layout: &Layout, opened: &Opened) -> Option<String> {
     ))
 }
 
-/// Find the frames of a HISTORY by computation, if all have the size of the first one.
+/// Compute the offsets of the frames of a HISTORY. Return `None` if samples show that not all
+/// frames have the size of the first one.
 fn by_arithmetic(
     source: &dyn Source,
     size: u64,
@@ -267,8 +268,8 @@ fn by_arithmetic(
             return Ok(None);
         }
     }
-    // The size of a damaged first frame can look right. So check a later frame, too: it must begin
-    // at the offset that follows from this size.
+    // The size of a damaged first frame can look right. So check a later frame, too: its first atom
+    // must have lines of the lengths that were found in the first frame.
     let has_lines = |frame: u64| has_lines(source, &head.layout, start + frame * stride);
     if n > 1 && !(has_lines(n - 1)? || has_lines(n / 2)?) {
         return Ok(None);

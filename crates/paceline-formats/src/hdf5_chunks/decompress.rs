@@ -58,7 +58,7 @@ impl Method {
     }
 }
 
-/// Decompresses chunks.
+/// Decompressors of chunks for all methods, reused for each chunk.
 #[derive(Default)]
 pub struct Decompressors {
     #[cfg(feature = "deflate")]
@@ -111,8 +111,8 @@ impl Decompressors {
 }
 
 impl Method {
-    /// Refuse a stream that states a decompressed size other than `len`. The check runs before
-    /// memory is allocated.
+    /// Refuse a stream that states a decompressed size other than `len`. The caller can so check
+    /// the size before it allocates memory.
     ///
     /// # Errors
     /// A description of what was found instead of a stream of `len` bytes.
@@ -201,7 +201,7 @@ impl Decompressors {
 }
 
 /// Substitute for a codec that is not included in this build. It is never called, because
-/// [`Method::check_built`] refuses the datasets.
+/// [`Method::check_built`] refuses the datasets that need the codec.
 #[cfg(not(feature = "deflate"))]
 impl Decompressors {
     pub fn begin(&mut self) {}

@@ -7,8 +7,9 @@
 //! Zstandard frame with its size and a checksum, LZ4 blocks with a header, or LZF.
 //!
 //! Numbers are rounded to multiples of the largest power of two that does not exceed the requested
-//! precision. The error is at most half of the precision, as for multiples of the precision itself.
-//! But the last bits of each number become zeros, which compress well.
+//! precision. The error is at most half of the precision, as it would be for multiples of the
+//! precision itself. Powers of two are used because the last bits of each number then become zeros,
+//! which compress well.
 
 use std::ops::Range;
 
@@ -22,7 +23,7 @@ const COMPONENTS: usize = 3;
 /// Maximum memory that each buffer retains for the next block, bytes.
 const KEPT: usize = 64 << 20;
 
-/// Maximum size of an LZ4 chunk in HDF5, and maximum size of its blocks, bytes.
+/// Maximum size of an LZ4 chunk in HDF5, bytes; `LZ4_BLOCK` is the maximum size of its blocks.
 const LZ4_CHUNK: usize = i32::MAX as usize;
 #[cfg(feature = "lz4")]
 const LZ4_BLOCK: usize = 1 << 30;
@@ -124,7 +125,7 @@ impl Settings {
     }
 }
 
-/// Encodes chunks of one dataset, in any order.
+/// Encoder of the chunks of one dataset, in any order.
 #[derive(Debug)]
 pub struct ChunkEncoder {
     settings: Settings,
@@ -211,8 +212,9 @@ impl ChunkEncoder {
         self.settings.atoms * COMPONENTS * self.settings.float.size()
     }
 
-    /// Encode frames as chunks, one after another in `room.packed`. The first frame of `values`
-    /// must be the first frame of a chunk. Return the size of each chunk, in C order.
+    /// Encode frames as chunks, and write the chunks one after another to `room.packed`. The first
+    /// frame of `values` must be the first frame of a chunk. Return the size of each chunk, in C
+    /// order.
     ///
     /// # Errors
     /// Index of the first frame with a number that is not finite, and a message with the atom.
@@ -357,7 +359,7 @@ impl ChunkBuffers {
     }
 }
 
-/// Compresses chunks, with reused memory.
+/// Compressor of chunks that reuses its memory.
 trait Compressor: Send + Sync {
     /// Append a chunk to `out`.
     fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>);
@@ -416,7 +418,7 @@ impl Compressor for lzf::Deflater {
     }
 }
 
-/// LZ4 in HDF5's blocks: see `decompress`.
+/// LZ4 in HDF5's blocks; `decompress.rs` describes this format.
 #[cfg(feature = "lz4")]
 struct Lz4;
 
@@ -446,8 +448,8 @@ impl Compressor for Lz4 {
 
 /// Return the largest power of two that does not exceed a precision.
 fn step_within(precision: f64) -> Result<f64, String> {
-    // The limits are far from those of 32-bit floats, so that no number is rounded to infinity or
-    // to 0.
+    // The limits are far from those of 32-bit floats, so that no factor of the rounding becomes 0
+    // or infinite.
     if !(1e-20..=1e20).contains(&precision) {
         return Err(format!(
             "a precision must be from 1e-20 to 1e20, not {precision}"
@@ -457,9 +459,9 @@ fn step_within(precision: f64) -> Result<f64, String> {
     Ok(f64::from_bits(precision.to_bits() & EXPONENT))
 }
 
-/// Round to a multiple of `large` / 2²³. From `large` on, every f32 is such a multiple. Below,
-/// adding `large` removes the smaller bits. `round_ties_even` takes three times as long in a build
-/// for any x86-64 processor.
+/// Round to a multiple of `large` / 2²³. Every f32 of at least `large` is such a multiple. For a
+/// smaller number, the addition of `large` removes the lower bits. `round_ties_even` would take
+/// three times as long in a build for all x86-64 processors.
 fn round_f32(x: f32, large: f32) -> f32 {
     let signed = large.copysign(x);
     if x.abs() < large {
@@ -469,7 +471,7 @@ fn round_f32(x: f32, large: f32) -> f32 {
     }
 }
 
-/// Round to a multiple of `large` / 2⁵² in f64, by the same method.
+/// Round to a multiple of `large` / 2⁵² in f64, by the method of [`round_f32`].
 fn round_f64(x: f64, large: f64) -> f64 {
     let signed = large.copysign(x);
     if x.abs() < large {

@@ -268,10 +268,12 @@ impl Unpacked {
 
 // Checksum that HDF5 appends to a chunk: Fletcher's, of 16-bit words.
 
-/// Number of words that can be summed before the sum of sums overflows 64 bits, with a wide margin.
+/// Number of words after which both sums are reduced, long before the sum of sums can overflow 64
+/// bits.
 const WORDS: usize = 1 << 16;
 
-/// Compute the checksum of some bytes. An odd last byte is the high half of a word.
+/// Compute the checksum of some bytes. If their number is odd, the last byte is the high half of a
+/// word.
 fn fletcher32(bytes: &[u8]) -> u32 {
     let (mut sum, mut sums) = (0_u64, 0_u64);
     let (words, rest) = bytes.as_chunks();
@@ -309,7 +311,7 @@ fn strip_checksum(bytes: &[u8]) -> Result<&[u8], (String, String)> {
         ));
     };
     let computed = fletcher32(data);
-    // HDF5 before 1.6.3 exchanged the bytes of each half on some machines.
+    // On some machines, HDF5 before 1.6.3 exchanged the two bytes in each half of the checksum.
     let [a, b, c, d] = *stored;
     let either = [[a, b, c, d], [b, a, d, c]].map(u32::from_le_bytes);
     match either.contains(&computed) {

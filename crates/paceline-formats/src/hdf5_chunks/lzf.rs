@@ -59,7 +59,7 @@ pub fn inflate(mut stream: &[u8], out: &mut [u8]) -> Result<(), String> {
     }
 }
 
-/// Copy bytes from `back` bytes before `at` to `at`. The source may overlap the copy.
+/// Copy `len` bytes to `at` from the position `back` bytes before. The source may overlap the copy.
 fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
     if back >= len {
         out.copy_within(at - back..at - back + len, at);
@@ -70,9 +70,10 @@ fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
     }
 }
 
-/// Compresses chunks to streams, with reused memory.
+/// Compressor of chunks that reuses its memory.
 pub struct Deflater {
-    /// Last position of three bytes with each hash; it may belong to an earlier chunk.
+    /// For each hash, the last position in the chunk of three bytes with this hash; 0 if there is
+    /// none.
     last: Vec<u32>,
 }
 
@@ -85,7 +86,7 @@ impl Default for Deflater {
 }
 
 impl Deflater {
-    /// Append a chunk of less than 4 GiB to `out`. Data without repeats grow by a 32nd.
+    /// Append a chunk of less than 4 GiB to `out`. Data without repetitions grow by 1/32.
     pub fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.last.fill(0);
         let (mut at, mut literal) = (0, 0);

@@ -87,7 +87,7 @@ impl Dataset {
         Ok(())
     }
 
-    /// Return the number of bytes for this shape; `None` on overflow.
+    /// Return the number of bytes for this shape; `None` if the number exceeds 63 bits.
     fn bytes_of(&self, axes: &[u64]) -> Option<u64> {
         // An axis of length 0 counts as 1: even without rows, the number of atoms must be
         // plausible.
@@ -186,7 +186,8 @@ impl Units {
 
 /// Type to which stored numbers are converted: f32 in paceline's units, or unchanged integers.
 pub(crate) trait Value: Copy + Default {
-    /// Return the values as memory for stored numbers, if numbers can be converted in place.
+    /// Return `values` as memory into which stored numbers can be read, so that they are then
+    /// converted in place; `None` if stored numbers have another type.
     fn as_stored(values: &mut [Self], number: Number) -> Option<&mut [f32]>;
     fn of_single(x: f32, units: Units) -> Self;
     fn of_double(x: f64, units: Units) -> Self;
@@ -287,8 +288,8 @@ macro_rules! with_decoder {
 //
 // A row contains all numbers of one frame, in the order (point, component). A point is an atom, or
 // a single number if the dataset has no axis of components. Chunks divide a row into columns, in C
-// order. A contiguous dataset counts as one chunk. Chunks at the edge of the dataset are stored
-// whole.
+// order. A contiguous dataset counts as one chunk. Chunks that extend beyond the edge of the dataset
+// are stored in full size.
 
 /// Division of the rows of a dataset into chunks, and the wanted parts of rows.
 #[derive(Debug)]
@@ -305,7 +306,7 @@ pub(crate) struct Grid {
     pub n_columns: usize,
     /// Columns with wanted numbers, in increasing order.
     pub columns: Vec<Column>,
-    /// Number of chunks along each of the other axes.
+    /// Number of chunks along each axis except that of the rows.
     axes: Vec<u64>,
 }
 
@@ -390,8 +391,8 @@ struct Cut {
 }
 
 impl Cut {
-    /// Return the columns with wanted points. `runs` contains the first and the number of adjacent
-    /// wanted points.
+    /// Return the columns with wanted points. For each group of adjacent wanted points, `runs`
+    /// contains its first point and its number of points.
     fn columns(&self, runs: impl Iterator<Item = (usize, usize)>) -> Vec<Column> {
         let across = self.components.div_ceil(self.chunk_components);
         let mut columns = Vec::new();
@@ -433,7 +434,7 @@ impl Cut {
         }));
     }
 
-    /// Merge wanted ranges that are close together into parts, each for one read call.
+    /// Merge wanted ranges that are close together into parts. Each part needs one read call.
     fn parts(&self, component: usize, points: &[(usize, usize, usize)]) -> Vec<Part> {
         let width = self.chunk_components.min(self.components - component);
         let mut parts: Vec<Part> = Vec::new();
@@ -481,7 +482,7 @@ pub(crate) struct Transfer {
 pub(crate) struct Copies {
     /// Number of values that are copied per point.
     width: usize,
-    /// Distance between points, in numbers.
+    /// Distance between points in the row of the chunk, and in the frame, in numbers.
     source_step: usize,
     target_step: usize,
     copies: Vec<Transfer>,
@@ -557,8 +558,8 @@ fn scatter<const WIDTH: usize, T: Value>(
     for &Transfer { source, target, n } in &copies.copies {
         let (source, target) = (&numbers[source..], &mut frame[target..]);
         if copies.width == 1 && copies.source_step == 1 {
-            // Fast path for a single component, as in automatic chunks: the loop below takes 3
-            // times as long.
+            // Fast path for chunks with a single component, which are common if the library chooses
+            // the shape of chunks. The loop below would take 3 times as long.
             let targets = target.iter_mut().step_by(copies.target_step);
             for (out, &number) in targets.zip(&source[..n]) {
                 *out = value(number);

@@ -9,7 +9,7 @@
 //!      48  damaged frames d      u64
 //!      56  size of the cut frame u64   0 if none is known
 //!      64  numbers of atoms a    u64   n if they vary, else 0
-//!      72  samples s             u64   0 if a store identifies the file
+//!      72  samples s             u64   0 if an object store identifies the file
 //!      80  layout
 //!          borders               (n + 1) u64
 //!          damaged frames        d u64
@@ -21,7 +21,7 @@
 //!          checksum              u64   XXH3 of times and steps, seeded with the first checksum
 //! ```
 //!
-//! The second part is read only when times are requested.
+//! The part after the first checksum is read only when times are requested.
 
 use std::fs::{self, File, Permissions};
 use std::hash::{BuildHasher, RandomState};
@@ -44,9 +44,9 @@ const CHECKSUM_LEN: u64 = 8;
 /// Size of a frame's time alone, and size of its time and step together, bytes.
 const TIME_LEN: usize = 8;
 const MOMENT_LEN: u64 = 16;
-/// Time for which a folder with at least `MANY` entries is not searched again for files of killed
-/// processes. Without this limit, the time to save many indexes would grow as the square of their
-/// number.
+/// Time for which a folder with at least `MANY` entries is not searched again for temporary files
+/// of killed processes. If it were searched for each saved index, the time to save many indexes
+/// would grow as the square of their number.
 const SEARCHED_FOR: Duration = Duration::from_secs(1);
 const MANY: usize = 128;
 /// Number of random digits at the end of the name of a temporary file.
@@ -57,7 +57,7 @@ const RANDOM_DIGITS: usize = 16;
 pub struct Listing {
     pub layout: Layout,
     pub fingerprint: Fingerprint,
-    /// Hash of each sample of the file; empty if a store identifies the file.
+    /// Hash of each sample of the file; empty if an object store identifies the file.
     pub digests: Vec<u64>,
     /// Offset of each frame, and end of the last one.
     pub borders: Vec<u64>,
@@ -65,7 +65,8 @@ pub struct Listing {
     pub damaged: Vec<u64>,
     /// Number of atoms of each frame, if it varies; else empty.
     pub atom_counts: Vec<u32>,
-    /// Size that the truncated last frame would have, if its header is complete.
+    /// Size that the truncated last frame would have; `None` if no frame is truncated, or if the
+    /// header of the truncated frame is incomplete.
     pub cut: Option<u64>,
 }
 
@@ -171,7 +172,7 @@ fn remove_leftovers(file: &Path) {
     }
 }
 
-/// Return true if `temporary_name` creates such names for a file with the name `of`.
+/// Return true if `name` has the form of names that [`temporary_name`] creates for the file `of`.
 fn is_temporary(name: &[u8], of: &[u8]) -> bool {
     let digits = name
         .strip_prefix(of)
@@ -279,14 +280,15 @@ pub fn read(file: &Path, layout: &Layout) -> Option<Listing> {
     listing.is_sound().then_some(listing)
 }
 
-/// Return the fingerprint of the file whose index is saved in `file`.
+/// Return the fingerprint of the trajectory whose index is saved in `file`; `None` if `file` is not
+/// an index.
 pub fn fingerprint_of(file: &Path) -> Option<Fingerprint> {
     let source = FileSource::open(file).ok()?;
     Some(Head::read(&source)?.fingerprint)
 }
 
-/// Read times and steps of `n_frames` frames of the file with this fingerprint; `None` if `file` is
-/// no longer the index of this file.
+/// Read times and steps of all `n_frames` frames of a trajectory from its saved index `file`; `None`
+/// if `file` is no longer the index of a trajectory with this fingerprint.
 pub fn read_times(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Option<Times> {
     let source = FileSource::open(file).ok()?;
     let head = Head::read(&source)?;
@@ -307,7 +309,8 @@ pub fn read_times(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Opti
     })
 }
 
-/// Read `len` bytes from `start` on, and check their checksum. Return them without the checksum.
+/// Read `len` bytes from `start` on, and check the checksum at their end. Return the bytes before
+/// the checksum.
 fn read_checked(source: &FileSource, start: u64, len: u64, seed: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(len).ok()?];
     source.read_at(start, &mut bytes).ok()?;

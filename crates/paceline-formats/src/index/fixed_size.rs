@@ -4,10 +4,10 @@ use crate::error::{Error, Fault, Result};
 use crate::format_interface::Frames;
 use crate::source::{Access, Source};
 
-/// Number of bytes within which most headers end.
+/// Number of bytes that are read first; most headers are shorter.
 const HEAD: u64 = 4096;
 
-/// Maximum number of bytes that one call reads for the times in short records.
+/// Maximum number of bytes that one call reads if it reads several short frames at once.
 const CHUNK: u64 = 1024 * 1024;
 
 /// Parse the header of the first `size` bytes of `source`. The parser determines how many bytes are
@@ -20,8 +20,8 @@ pub fn read_head<T>(
     let mut head = Vec::new();
     let mut needed = size.min(HEAD);
     loop {
-        // The loop ends: each request is for more bytes than the last, and at most for the whole
-        // file.
+        // The loop ends, because each request is for more bytes than the one before, and at most
+        // for the whole file.
         head.resize(needed as usize, 0);
         source.read_at(0, &mut head)?;
         match parse(&head, size) {
@@ -36,8 +36,7 @@ pub fn read_head<T>(
     }
 }
 
-/// Return the number of complete frames in a file of `size` bytes, and the number of remaining
-/// bytes.
+/// Return the complete frames of a file of `size` bytes, and the number of bytes after the last one.
 pub fn count(size: u64, first: u64, first_size: u64, stride: u64) -> (Frames, u64) {
     let (mut n, mut rest) = (0, size.saturating_sub(first));
     if rest >= first_size {
@@ -53,19 +52,19 @@ pub fn count(size: u64, first: u64, first_size: u64, stride: u64) -> (Frames, u6
     (frames, rest)
 }
 
-/// Return the note on a wrong number of frames in the header.
+/// Return the note on a wrong number of frames in the header; `None` if the number is right.
 pub fn frame_count_note(n: u64, claimed: i64) -> Option<String> {
     let note = format!("the header says {claimed} frames, the file has {n}");
     (i64::try_from(n) != Ok(claimed)).then_some(note)
 }
 
-/// Return the note on bytes after the last complete frame.
+/// Return the note on bytes after the last complete frame; `None` if there are none.
 pub fn cut(n: u64, size: u64, rest: u64, stride: u64) -> Option<String> {
     (rest > 0).then(|| super::cut_warning(n, size - rest, rest, Some(stride)))
 }
 
-/// Read the same `width` bytes of each of `n` frames, `step` bytes apart. If the bytes between them
-/// are few, one call reads several frames.
+/// Read `width` bytes of each of `n` frames: those of the first frame begin at `start`, and those of
+/// each further frame `step` bytes later. If `step` is small, one call reads several frames.
 pub fn read_each(
     source: &dyn Source,
     start: u64,
@@ -95,14 +94,14 @@ pub fn read_each(
     Ok(())
 }
 
-/// Announce to a store that the same `width` bytes of each of the next `n` frames will be read.
+/// Announce to an object store that `width` bytes of each of the next `n` frames will be read.
 fn announce(source: &dyn Source, start: u64, width: u64, step: u64, n: u64) {
     let Access { gap, ahead, .. } = source.access();
     if step <= gap {
         source.will_need(start, ahead.min((n - 1) * step + width));
         return;
     }
-    /// Number of frames that are requested ahead, one request each.
+    /// Number of frames that are requested ahead, with one request for each frame.
     const FRAMES_AHEAD: u64 = 64;
     for frame in 0..n.min(FRAMES_AHEAD) {
         source.will_need(start + frame * step, width);

@@ -1,4 +1,4 @@
-//! Scan of frame headers through a file, which continues after damage.
+//! Scan of a file from one frame header to the next. The scan continues after damage.
 //!
 //! A *place* is an offset with a valid header that has the right number of atoms. A walk goes from
 //! one place to the next by the frame size in the header. All decisions depend only on the place
@@ -16,10 +16,10 @@ use crate::error::{Error, Fault, Result};
 use crate::format_interface::Progress;
 use crate::source::{Announcer, Source};
 
-/// Time between two reports.
+/// Minimum time between two reports of progress.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Reports the progress of a scan, and stops the scan if the caller requests it.
+/// Reporter of the progress of a scan. It stops the scan if the caller requests that.
 pub struct ScanProgress<'a> {
     progress: &'a Progress<'a>,
     total: u64,
@@ -118,7 +118,8 @@ pub enum Stop {
 /// Result of a search after a frame that does not end at another place.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Resync {
-    /// The last entry of the chain is damaged. It ends at this place, or at the end of the file.
+    /// The last entry of the chain is damaged. It ends at this place; `None` means the end of the
+    /// file.
     Damaged(Option<Place>),
     /// The file ends within the frame at `at`, which has `stated` bytes if its header is complete.
     Cut { at: u64, stated: Option<u64> },
@@ -132,9 +133,10 @@ enum Found {
     Nothing,
 }
 
-/// Maximum size of frames that a scan reads completely. For longer frames, a scan reads only
-/// headers. Complete frames, read from the page cache, took 0.8 of the time for frames of 13 kB,
-/// and 13 times as long for frames of 165 kB. From a disk, times were equal for frames of 13 kB.
+/// Size below which a scan reads frames completely. Of longer frames, it reads only the headers.
+/// Compared with headers alone, complete frames from the page cache took 0.8 of the time if they
+/// have 13 kB, and 13 times as long if they have 165 kB. From a disk, both times were equal for
+/// frames of 13 kB.
 const STREAM_BELOW: u64 = 64 << 10;
 const BUFFER: usize = 1 << 20;
 
@@ -238,11 +240,11 @@ impl<'a> Walker<'a> {
     /// Classify the frame at `place`, which does not end at another place, and the bytes after it.
     /// Add both to `chain`.
     ///
-    /// If there is a place within the frame, the stated size is wrong, and the frame ends there.
-    /// Otherwise the frame keeps its size, and the bytes from its end to the next place become a
-    /// separate entry, so that they are neither lost nor taken for a frame. If these bytes are too
-    /// few for a frame, they were inserted, perhaps within this frame. They are then added to the
-    /// frame, whose size is then wrong.
+    /// If there is a place within the frame, the stated size is wrong, and the frame ends at this
+    /// place. Otherwise the frame has its stated size, and the bytes from its end to the next place
+    /// become a separate entry, so that they are neither lost nor taken for a frame. If these bytes
+    /// are too few for a frame, they were inserted, perhaps within this frame. They are then added
+    /// to the frame, so that its size differs from the stated one.
     pub fn resync(&mut self, place: Place, chain: &mut Chain) -> Result<Resync> {
         let next = self.find(place.at + 1, self.file.size)?;
         let Some(end) = self.end(place) else {
@@ -326,7 +328,7 @@ impl<'a> Walker<'a> {
             self.buffer.resize(clamp(fetch.max(want)), 0);
             self.buffer_start = at;
             if self.announcer.is_needed() {
-                // A store measures its costs while it is read, so that `hop` may have changed.
+                // An object store measures the cost of its requests, so `hop` may have changed.
                 self.stream_below = STREAM_BELOW.max(self.file.source.access().hop);
                 if fetch == BUFFER {
                     let until = self.until.max(at + BUFFER as u64).min(self.file.size);
@@ -375,13 +377,14 @@ pub trait Framed: Sync {
 
 // Scan of a file for its frames, from header to header, with several threads.
 
-/// Minimum size of a segment, bytes and in units of the first frame. Finding the first place in a
-/// segment reads half a frame on average; with this size, half a frame is a small fraction.
+/// Minimum size of a segment: in bytes, and in units of the first frame. To find the first place in
+/// a segment, half a frame is read on average. This is a small fraction of a segment of this size.
 const SEGMENT_BYTES: u64 = 64 << 20;
 const SEGMENT_FRAMES: u64 = 64;
-/// Maximum number of segments of a file. It limits the memory, since a server may state any size.
+/// Maximum number of segments of a file. It limits the memory, because a server can state any size
+/// of a file.
 const MOST_SEGMENTS: u64 = 1 << 16;
-/// Number of segments that cannot be read after which the threads stop.
+/// The threads stop after they failed to read this number of segments.
 const MOST_FAILED: usize = 2;
 
 /// Frames of a file, starting at a place.
@@ -392,7 +395,8 @@ pub struct Scan {
     pub damaged: Vec<u64>,
     /// End of the last entry. It is below the size of the file if a truncated frame follows.
     pub end: u64,
-    /// Size that the truncated frame would have, if its header is complete.
+    /// Size that the truncated frame would have; `None` if no frame is truncated, or if the header
+    /// of the truncated frame is incomplete.
     pub cut: Option<u64>,
 }
 
@@ -456,10 +460,10 @@ pub(super) fn scan_in_segments(
 // Chains of headers that several threads find in segments of a file.
 //
 // In each segment, a thread finds the first place (see [`Walker`]), and follows the chain of
-// headers from there. An apparent header may be part of a frame. Therefore a chain is used only
-// from the point where the walk from the beginning of the file meets it.
+// headers from there. Numbers inside a frame can look like a header. Therefore a chain is used only
+// from the place where the walk from the beginning of the file meets it.
 
-/// Equal segments of a stretch of a file; the last may be shorter.
+/// Division of a part of a file into segments of `len` bytes; the last may be shorter.
 #[derive(Debug, Clone, Copy)]
 struct Cuts {
     start: u64,
@@ -521,8 +525,8 @@ impl Segments {
         Ok(Segments { cuts, found })
     }
 
-    /// Continue from `place`: along the chain of its segment if the chain contains the place, else
-    /// step by step.
+    /// Continue from `place`. If the chain of its segment contains the place, append the rest of
+    /// this chain. Otherwise walk through the file.
     pub fn follow(
         &mut self,
         walker: &mut Walker<'_>,

@@ -10,7 +10,8 @@ use crate::source::FileSource;
 
 const SIZE: usize = 3 * BLOCK as usize + 4567;
 
-/// Folder with a trajectory of four blocks, the last one short. Dropping it removes it.
+/// Folder with a trajectory of four blocks, the last one short. The folder is removed when this
+/// value is dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -89,7 +90,7 @@ fn the_second_read_is_from_the_cache() {
     let held = cache.held(&[file("md"), file("other")]).unwrap();
     assert_eq!(held, [[true; 4], [false; 4]]);
     assert_eq!(folder.read("md", 1, &cache), (0, ALL, None));
-    // A read of a part of the file loads all blocks that overlap it.
+    // A read of a part of the file loads all blocks that overlap this part.
     let source = folder.open("md", &cache);
     let mut buffer = [0; 10];
     source.read_at(BLOCK - 5, &mut buffer).unwrap();

@@ -43,7 +43,7 @@ fn unpack(compression: Compression, bytes: &[u8], size: usize) -> Vec<u8> {
     out
 }
 
-/// Decode a stream directly by the specification of the format.
+/// Decode an LZ4 stream, which must consist of one block.
 fn unpack_lz4(bytes: &[u8], out: &mut [u8]) -> usize {
     let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     assert_eq!((number(0), number(4), number(8)), (0, out.len(), out.len()));
@@ -65,7 +65,7 @@ const COMPRESSIONS: [Compression; 6] = [
     Compression::Lzf,
 ];
 
-/// Return the chunks directly by the specification, number by number.
+/// Create the expected chunks number by number, as HDF5 specifies them.
 fn expected(values: &[f32], n_atoms: usize, frames: usize, atoms: usize) -> Vec<Vec<u8>> {
     let n_frames = values.len() / (3 * n_atoms);
     let mut chunks = Vec::new();
