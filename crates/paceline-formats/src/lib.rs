@@ -15,7 +15,7 @@
 //!
 //! A program with its own workers can combine the modules that it uses:
 //!
-//! - [`source`] reads ranges of bytes, [`disk_cache`] keeps them on a local disk;
+//! - [`source`] reads ranges of bytes, [`disk_cache`] stores them on a local disk;
 //! - [`index`] finds the offset of each frame, and saves the result of a scan;
 //! - [`reader`] reads blocks of frames in few large reads, [`reader::chunks`] those of HDF5
 //!   datasets;
@@ -24,7 +24,7 @@
 //!
 //! Each format has a folder. A decoder reads the bytes of one frame, and opens no file. An encoder
 //! creates these bytes. Lengths are in Å, times in ps, forces in kJ/(mol·Å). No content of a file
-//! can cause a panic, or an allocation larger than the possible data of the file.
+//! can cause a panic, or an allocation larger than the data that the file can contain.
 
 #![deny(missing_docs)]
 

@@ -58,7 +58,8 @@ mod unix {
             .open(path)
     }
 
-    /// Open a file for reading and writing; create it so that only this user can open it.
+    /// Open a file for reading and writing. If it does not exist, create it so that only this user
+    /// can open it.
     pub fn open_private(path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -70,7 +71,8 @@ mod unix {
         DirBuilder::new().mode(0o700).create(path)
     }
 
-    /// Read once from `offset` on; return the number of bytes, which is 0 beyond the end.
+    /// Read with one call from `offset` on, and return the number of bytes read. It is 0 beyond the
+    /// end of the file.
     pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         file.read_at(buffer, offset)
     }
@@ -115,7 +117,7 @@ mod unix {
     #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
     pub fn will_need(_file: &File, _offset: u64, _len: u64) {}
 
-    /// True if two files are the same.
+    /// True if both are the metadata of one file.
     pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
         (one.dev(), one.ino()) == (other.dev(), other.ino())
     }
@@ -130,7 +132,7 @@ mod unix {
         metadata.nlink() == 0
     }
 
-    /// Name of the user of this process, for file names.
+    /// Number of the user of this process, as a text for file names.
     pub fn user() -> String {
         user_id().to_string()
     }
@@ -151,8 +153,8 @@ mod unix {
     pub fn available(folder: &Path) -> io::Result<u64> {
         let name = CString::new(folder.as_os_str().as_bytes())?;
         let mut found = MaybeUninit::<libc::statvfs>::uninit();
-        // SAFETY: `statvfs` reads a string that ends with a zero byte, and writes a `statvfs`,
-        // which has space for it. Both live until the call returns.
+        // SAFETY: `statvfs` reads `name`, which ends with a zero byte, and writes a `statvfs` to
+        // `found`, which has space for it. Both live until the call returns.
         if unsafe { libc::statvfs(name.as_ptr(), found.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -217,14 +219,15 @@ mod unix {
         }
     }
 
-    /// Login name and field of comments of a user, by default the user of this process.
+    /// Login name of a user, and the comment field of the user's entry, which contains the full
+    /// name. If `login` is `None`, the user is that of this process.
     fn user_entry(login: Option<&CStr>) -> Option<(CString, CString)> {
         let mut buffer = vec![0; 1 << 16];
         let mut found = std::ptr::null_mut();
         let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
         let (place, len) = (entry.as_mut_ptr(), buffer.len());
         // SAFETY: the login name ends with a zero byte; the functions write to `entry`, and at most
-        // `len` bytes to `buffer`, both of which live longer than the copies below are made.
+        // `len` bytes to `buffer`. Both live until the copies below have been made.
         unsafe {
             match login {
                 Some(login) => {
@@ -294,7 +297,8 @@ mod windows {
         }
     }
 
-    /// Open a file for reading and writing; create it with the permissions of the folder.
+    /// Open a file for reading and writing. If it does not exist, create it with the permissions of
+    /// the folder.
     pub fn open_private(path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -375,7 +379,7 @@ mod windows {
         true
     }
 
-    /// Return the largest number: stable Rust cannot find the size of a disk here.
+    /// Return the largest number: stable Rust cannot find the free space of a disk here.
     pub fn available(_folder: &Path) -> io::Result<u64> {
         Ok(u64::MAX)
     }

@@ -288,8 +288,8 @@ macro_rules! with_decoder {
 //
 // A row contains all numbers of one frame, in the order (point, component). A point is an atom, or
 // a single number if the dataset has no axis of components. Chunks divide a row into columns, in C
-// order. A contiguous dataset counts as one chunk. Chunks that extend beyond the edge of the dataset
-// are stored in full size.
+// order. A contiguous dataset counts as one chunk. Chunks that extend beyond the edge of the
+// dataset are stored in full size.
 
 /// Division of the rows of a dataset into chunks, and the wanted parts of rows.
 #[derive(Debug)]

@@ -287,8 +287,8 @@ pub fn fingerprint_of(file: &Path) -> Option<Fingerprint> {
     Some(Head::read(&source)?.fingerprint)
 }
 
-/// Read times and steps of all `n_frames` frames of a trajectory from its saved index `file`; `None`
-/// if `file` is no longer the index of a trajectory with this fingerprint.
+/// Read times and steps of all `n_frames` frames of a trajectory from its saved index `file`.
+/// Return `None` if `file` is no longer the index of a trajectory with this fingerprint.
 pub fn read_times(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Option<Times> {
     let source = FileSource::open(file).ok()?;
     let head = Head::read(&source)?;

@@ -36,7 +36,7 @@ pub fn read_head<T>(
     }
 }
 
-/// Return the complete frames of a file of `size` bytes, and the number of bytes after the last one.
+/// Return the complete frames of a file of `size` bytes, and the number of bytes after them.
 pub fn count(size: u64, first: u64, first_size: u64, stride: u64) -> (Frames, u64) {
     let (mut n, mut rest) = (0, size.saturating_sub(first));
     if rest >= first_size {
@@ -63,8 +63,8 @@ pub fn cut(n: u64, size: u64, rest: u64, stride: u64) -> Option<String> {
     (rest > 0).then(|| super::cut_warning(n, size - rest, rest, Some(stride)))
 }
 
-/// Read `width` bytes of each of `n` frames: those of the first frame begin at `start`, and those of
-/// each further frame `step` bytes later. If `step` is small, one call reads several frames.
+/// Read `width` bytes of each of `n` frames. Those of the first frame begin at `start`, and those
+/// of each further frame `step` bytes later. If `step` is small, one call reads several frames.
 pub fn read_each(
     source: &dyn Source,
     start: u64,

@@ -55,15 +55,15 @@ pub fn index_name(name: &OsStr) -> OsString {
     hidden
 }
 
-/// Return the path of the index of a resolved path, or of the address of an object, in the cache
-/// folder.
+/// Return the path of an index in the cache folder. `path` is the resolved path of the trajectory,
+/// or its address in an object store.
 pub fn object_index_file(path: &Path, cache: &Path) -> PathBuf {
     let hash = xxh3_128(path.as_os_str().as_encoded_bytes());
     cache.join(format!("{hash:032x}.paceline-index"))
 }
 
-/// Return true if `file` is an index with the fingerprint of the object `source`. The rest of the
-/// file is not checked.
+/// Return true if `source` is an object in an object store, and `file` is an index with its
+/// fingerprint. The rest of `file` is not checked.
 pub fn is_index_of(file: &Path, source: &dyn Source) -> bool {
     let fingerprint = source.size().ok().zip(source.identity());
     let fingerprint = fingerprint.map(|(size, identity)| Fingerprint::of_identity(size, identity));
@@ -256,7 +256,7 @@ impl Index {
         self.registry.verify(source, self.fingerprint())
     }
 
-    /// Return the number of bytes and calls that finding the frames or verifying the file required.
+    /// Return how many bytes and calls were needed to find the frames or to verify the file.
     pub fn traffic(&self) -> Traffic {
         self.traffic
     }
@@ -281,8 +281,8 @@ impl Index {
         self.opened.file.as_deref()
     }
 
-    /// Return time and step of every frame of `source`, the indexed file. They are read at the
-    /// first call.
+    /// Return time and step of every frame of `source`, the indexed file. If the file was scanned,
+    /// times and steps are read only once.
     ///
     /// # Errors
     /// Errors of reading the trajectory, if the saved index is missing or damaged.
@@ -309,8 +309,9 @@ impl Index {
         Ok(self.times.get_or_init(|| times).clone())
     }
 
-    /// Return the header of a file with `n_frames` of these frames, starting at frame `first`. It
-    /// is empty in formats without a file header. `source` is the indexed file.
+    /// Return the header of a file to which `n_frames` of these frames are copied, starting at
+    /// frame `first`. The header is empty in formats without a file header. `source` is the indexed
+    /// file.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if these frames cannot be copied into another file, and errors of the
@@ -414,8 +415,8 @@ fn damaged(frames: &[u64], borders: &[u64]) -> String {
     )
 }
 
-/// Return the note that several frames without headers are counted as one, if a damaged entry is
-/// longer than other frames.
+/// Return the note that a damaged entry, which counts as one frame, is as long as several frames;
+/// `None` if no damaged entry is so long.
 fn several_in_one(frames: &[u64], borders: &[u64]) -> Option<String> {
     let size = |frame: usize| borders[frame + 1] - borders[frame];
     let n_frames = borders.len() - 1;

@@ -13,10 +13,10 @@ use crate::fingerprint::Samples;
 use crate::format_interface::{Frames, Layout, OpenOptions, Opened, Origin, Times};
 use crate::source::Source;
 
-/// Finds the frames of one file by a scan.
+/// Scanner of one file for its frames.
 pub trait Scanner {
-    /// Find all frames, or only those from `end` on if the earlier ones are known. `None` if no
-    /// frame begins there. `source` is the scanned file.
+    /// Find all frames of `source`, the scanned file. If the frames before the offset `end` are
+    /// known, find only those from `end` on, and return `None` if no frame begins at `end`.
     ///
     /// # Errors
     /// [`Error::Interrupted`] if the caller requested a stop, and errors of the source.
@@ -56,7 +56,7 @@ pub fn open(
     load_or_scan(source, layout(file.n_atoms), size, options, &scanner)
 }
 
-/// Scans a file in which each frame begins with a header.
+/// Scanner of a file in which each frame begins with a header.
 struct HeaderScanner<'a> {
     file: Trajectory<'a>,
     first: Place,
@@ -108,7 +108,8 @@ impl Scanner for HeaderScanner<'_> {
     }
 }
 
-/// Load the saved index of a file with this layout. Otherwise scan the file, and save the index.
+/// Load the saved index of a file with this layout. If there is none, scan the file, and save the
+/// index.
 ///
 /// # Errors
 /// [`Error::Changed`] if the bytes changed in the meantime, and errors of `scanner`.
@@ -143,8 +144,8 @@ pub fn load_or_scan(
         Some(cached) => find(known, scanner, &cached)?,
         None => find(known, scanner, source)?,
     };
-    // If the bytes changed during the scan, the index would be saved with the fingerprint of other
-    // bytes, and loaded at every opening.
+    // Without this check, if the bytes changed during the scan, the index would be saved with the
+    // fingerprint of other bytes, and loaded whenever the file is opened.
     options.registry.verify(source, &samples.fingerprint)?;
     let mut chain = found.chain;
     let atom_counts = varying(&mut chain, &layout);
@@ -163,9 +164,9 @@ pub fn load_or_scan(
     Ok(opened(listing, samples, Some(times), origin, file))
 }
 
-/// Save the index again if it was made from a copy of the object on a disk, now with the
-/// fingerprint of the object, so that the content need not be compared again. Return the listing,
-/// and the times that were read to save it.
+/// If the index was made from a copy of the object on a disk, save it again with the fingerprint of
+/// the object, so that the content need not be compared again. Return the listing, and the times if
+/// they were read to save it.
 fn of_store(mut listing: Listing, samples: &Samples, path: &Path) -> (Listing, Option<Times>) {
     if listing.fingerprint == samples.fingerprint {
         return (listing, None);
@@ -235,8 +236,9 @@ fn find(
     Ok((Origin::Scanned, scan.unwrap_or_default()))
 }
 
-/// Wrap an object of a store, so that the bytes that a scan reads are kept in the cache of
-/// `options`. Return `None` for other sources, without a cache, or if the scan skips most bytes.
+/// Wrap an object of an object store, so that the bytes that a scan reads are stored in the cache
+/// of `options`. Return `None` for other sources, if `options` contain no cache, or if the scan
+/// skips most bytes.
 fn in_cache<'a>(
     source: &'a dyn Source,
     samples: &Samples,
@@ -274,8 +276,8 @@ fn sample(
     }
 }
 
-/// Read the times of `frames`, found by a scan of the first `size` bytes of `source`, from the
-/// trajectory itself.
+/// Read the times of `frames` from the trajectory itself: scan the first `size` bytes of `source`
+/// again. An earlier scan found `frames`.
 ///
 /// # Errors
 /// [`Error::Changed`] if the frames are no longer at these offsets.
@@ -305,7 +307,7 @@ pub fn times_of(source: &dyn Source, found: Scan, frames: &Frames) -> Result<Tim
     }
 }
 
-/// Return the scanned file, and the place at its beginning.
+/// Return the file to scan, and the place at its beginning.
 fn begin<'a>(
     source: &'a dyn Source,
     format: &'a dyn Framed,
@@ -368,7 +370,7 @@ fn load(
     Ok(best)
 }
 
-/// Return true if a listing made from a copy on a disk is valid for an object of a store.
+/// Return true if a listing made from a copy on a disk is valid for an object of an object store.
 fn is_index_of_a_copy(
     source: &dyn Source,
     size: u64,
@@ -381,9 +383,9 @@ fn is_index_of_a_copy(
     options.registry.has_samples(source, size, &listing.digests)
 }
 
-/// Frames of a grown file for which the saved index is still valid: all frames before the first
-/// damaged one except the last of them. Appended bytes may change the classification of later
-/// frames.
+/// Frames of a grown file for which the saved index is still valid. These are all frames before the
+/// first damaged one, except the last of them, because appended bytes may change whether later
+/// frames count as damaged.
 struct Known {
     chain: Chain,
     /// End of the last of these frames.

@@ -80,7 +80,7 @@ impl Drop for Folder {
     }
 }
 
-/// Return frame number `frame` of an XTC file of 3 atoms. Such small frames contain plain floats.
+/// Return frame number `frame` of an XTC file of 3 atoms. So small frames are not compressed.
 fn xtc_frame(frame: i32) -> Vec<u8> {
     let mut bytes = Vec::new();
     for integer in [1995, 3, frame * 10] {

@@ -194,7 +194,7 @@ impl Bounds {
     }
 }
 
-/// Read the bounds along one axis, and the tilt factor.
+/// Read the bounds along one axis, and the tilt factor; this is 0 if the cell is not tilted.
 fn row(lines: &mut Lines<'_>, tilted: bool) -> Result<[f64; 3], Fault> {
     let what = match tilted {
         true => "two bounds and a tilt",
@@ -391,7 +391,8 @@ fn unknown_units(fields: Fields) -> Option<String> {
     ))
 }
 
-/// Return true if the file ends within the last line of its last frame, or without a line feed.
+/// Return true if the last line of the last frame may be incomplete, because the file ends there
+/// without a line feed.
 fn lacks_line_feed(source: &dyn Source, size: u64, opened: &Opened) -> Result<bool> {
     let (start, len) = opened.frames.extent(opened.frames.len() - 1);
     let mut end = [0];

@@ -15,7 +15,7 @@ use crate::text_lines::{LineFrame, quoted, words};
 pub struct Layout {
     pub(super) n_atoms: u32,
     pub(super) ids: Ids,
-    /// Index of the naming convention of the position columns: see `Columns`.
+    /// Naming convention of the position columns: an index of [`POSITIONS`].
     pub(super) convention: u8,
     /// Fields that all frames contain.
     pub(super) fields: Fields,
@@ -41,8 +41,8 @@ pub enum Ids {
 }
 
 impl Layout {
-    /// Derive the layout from the header of a frame, without ids; `None` if the frame is
-    /// unsupported.
+    /// Derive the layout from the header of a frame; [`Layout::with_ids`] then adds the ids. `None`
+    /// if the frame is unsupported.
     pub fn of(head: &FrameHead) -> Option<Layout> {
         let columns = head.columns?;
         let cell = head.cell?;
@@ -81,7 +81,7 @@ impl Layout {
         })
     }
 
-    /// Return the state of the times: known, or the reason why not.
+    /// Return whether the times are known, and if not, the reason.
     pub(super) fn clock(&self) -> Clock {
         const STEPS: &str = "the file has numbers of steps only (dump_modify time yes writes times), \
                              and a step counts as";
@@ -98,8 +98,8 @@ impl Layout {
         })
     }
 
-    /// Add the ids of the first frame, at the start of `bytes`, for a file of `size` bytes. If the
-    /// ids have gaps, the second frame is read, too, since one of the frames may be damaged.
+    /// Add the ids of the first frame. `bytes` are the first bytes of a file of `size` bytes. If
+    /// the ids have gaps, the second frame is read, too, because the first one may be damaged.
     ///
     /// # Errors
     /// [`Fault::Short`] if more bytes are needed.
@@ -219,13 +219,14 @@ pub struct FrameLines {
 #[derive(Debug, Clone, Copy)]
 enum State {
     Head,
-    /// Number of missing lines; negative for excess lines.
+    /// Lines of atoms. `missing` is the number of lines that must follow; it is negative if there
+    /// are too many lines.
     Atoms {
         n_atoms: u32,
         missing: i64,
         n_columns: usize,
     },
-    /// Lines that are not the header of a frame in this file.
+    /// Lines whose header is too long, or is invalid for a frame of this file.
     Other,
 }
 
@@ -322,7 +323,7 @@ pub struct Columns {
     /// Number of words of a line.
     pub n: usize,
     pub id: Option<usize>,
-    /// Index of the naming convention of the position columns, in the order of preference.
+    /// Naming convention of the position columns: an index of [`POSITIONS`].
     pub convention: u8,
     positions: [usize; 3],
     velocities: Option<[usize; 3]>,
@@ -330,7 +331,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Parse the text after "ITEM: ATOMS"; `None` without positions.
+    /// Parse the text after "ITEM: ATOMS"; `None` if there are no columns of positions.
     pub fn parse(line: &[u8]) -> Option<Columns> {
         let names: Vec<&[u8]> = words(line).collect();
         // If several columns have the same name, MDAnalysis uses the last one.
@@ -388,7 +389,7 @@ impl Columns {
         }
     }
 
-    /// Parse the id of the atom in a line.
+    /// Parse the id of the atom in a line; `None` if there is no column of ids.
     ///
     /// # Errors
     /// [`Fault::Bad`] if the word is not an integer above 0.
@@ -407,7 +408,7 @@ impl Columns {
         }
     }
 
-    /// Return the numbers to read from each line.
+    /// Return the columns to read from each line.
     pub fn wanted(&self, wanted: Fields) -> WantedColumns {
         let chosen = [
             wanted.positions.then_some(self.positions),
@@ -439,9 +440,11 @@ pub fn names_of_positions() -> String {
     format!("columns of positions ({names})")
 }
 
-/// Numbers to read from each line: columns in order, and their destinations.
+/// Columns to read from each line.
 #[derive(Debug)]
 pub struct WantedColumns {
+    /// Index of each wanted column in the line, in increasing order, and index of its number in the
+    /// result of [`WantedColumns::read`].
     columns: Vec<(usize, usize)>,
     /// Number of words of a line.
     n: usize,

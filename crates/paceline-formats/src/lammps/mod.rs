@@ -4,7 +4,7 @@
 //! columns of the lines (`layout_and_columns.rs`). Atoms have ids, and may be in any order in the file; the
 //! decoder returns them in the order of their ids. Positions are relative to the corner of the cell
 //! in the first frame, so that atoms at rest do not move when the cell changes. Numbers are
-//! converted if their unit style ([`Units`], `units real` in LAMMPS's input) is known.
+//! converted if their unit style is known ([`Units`]; for example `units real` in LAMMPS's input).
 
 mod frame_head;
 mod layout_and_columns;
@@ -27,7 +27,7 @@ pub const MAX_LINE: usize = 16 << 10;
 /// Minimum length of the line of an atom with three numbers, bytes.
 const ATOM_MIN: u64 = 6;
 
-/// Decodes the wanted data of one file.
+/// Decoder of the wanted atoms and fields of one file.
 #[derive(Debug)]
 pub struct LammpsDecoder {
     layout: Layout,
@@ -35,7 +35,7 @@ pub struct LammpsDecoder {
     n_wanted: usize,
     /// Index of each atom in the output, in the order of ids; [`UNWANTED`] for other atoms.
     targets: Vec<u32>,
-    /// Run of a whole frame, with the size of the last requested frame.
+    /// Byte range (run) of a whole frame. Its length is the size of the frame requested last.
     whole: [Run; 1],
     /// Bit mask of the atoms found in a frame.
     seen: Vec<u64>,
@@ -89,8 +89,8 @@ impl LammpsDecoder {
         let bad = |expected: String, found: &str| Err(Fault::bad(head.len, expected, found));
         if head.n_atoms != self.layout.n_atoms() as u64 {
             if self.layout.ids == Ids::Varying {
-                // The scan has checked the number of lines of complete frames: this frame is
-                // damaged.
+                // The scan has checked that complete frames have the stated number of lines, so
+                // this frame is damaged.
                 return bad(format!("{} lines of atoms", head.n_atoms), "others");
             }
             let expected = format!("a frame of {} atoms", self.layout.n_atoms());
@@ -109,7 +109,7 @@ impl LammpsDecoder {
     }
 
     /// Decode atoms if each line determines the index of its atom: by an id from 1 to the number of
-    /// atoms, or without ids by the order of lines.
+    /// atoms or, if atoms have no ids, by the order of lines.
     fn decode_by_place(
         &mut self,
         mut lines: AtomLines<'_>,
@@ -139,8 +139,8 @@ impl LammpsDecoder {
         lines.end()
     }
 
-    /// Decode atoms whose ids have gaps, such as those of a dumped group. If no ids are expected,
-    /// any ids are accepted.
+    /// Decode atoms whose ids have gaps, such as those of a dumped group. The ids must be those
+    /// that `digest` identifies. If `digest` is `None`, any ids are accepted.
     fn decode_by_rank(
         &mut self,
         lines: AtomLines<'_>,
@@ -227,9 +227,9 @@ impl FrameNumbers {
                 vectors => vectors,
             },
         };
-        // Fractional coordinates are already relative to the corner of the cell of their frame.
-        // MDAnalysis subtracts a corner nevertheless. This code repeats that, but with the corner
-        // of the first frame for all frames.
+        // Fractional coordinates yield positions relative to the corner of the cell of their frame.
+        // They are shifted to the corner of the first frame, like other positions. This corner is
+        // then subtracted once more, because MDAnalysis subtracts a corner here, too.
         let corner = match scale {
             None => layout.corner,
             Some(_) => std::array::from_fn(|i| 2.0 * layout.corner[i] - cell.origin[i]),
@@ -352,7 +352,7 @@ impl<'a> AtomLines<'a> {
         line.as_ptr().addr() - self.bytes.as_ptr().addr()
     }
 
-    /// Collect the ids of `n_atoms` atoms and their offsets, in the order of ids.
+    /// Collect id and offset of each of `n_atoms` atoms, in the order of ids.
     fn take_ids(
         &mut self,
         columns: &Columns,

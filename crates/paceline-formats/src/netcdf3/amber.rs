@@ -7,8 +7,8 @@ use super::layout::{self, Arrangement, Layout, Role, TimesState};
 use super::units;
 use crate::error::Fault;
 
-/// Return the name of a variable, and its unit in Amber. This unit also applies to a variable
-/// without a stated unit.
+/// Return the name of a variable, and its unit in Amber. If the file does not state the unit of the
+/// variable, it is this unit.
 pub(super) fn convention(role: Role) -> (&'static str, &'static str) {
     match role {
         Role::Positions => ("coordinates", "angstrom"),
@@ -24,8 +24,8 @@ impl Layout {
     /// Parse the header of a file of `file_size` bytes. `head` contains its first bytes.
     ///
     /// # Errors
-    /// [`Fault::Short`] if the slice is too short, but not the file. [`Fault::Bad`] if this is not
-    /// a NetCDF file. The inner error is a message about a NetCDF file that does not follow Amber's
+    /// [`Fault::Short`] if more bytes of the file are needed. [`Fault::Bad`] if this is not a
+    /// NetCDF file. The inner error is a message about a NetCDF file that does not follow Amber's
     /// conventions, or uses unsupported features.
     pub fn parse(head: &[u8], file_size: u64) -> Result<Result<Layout, String>, Fault> {
         let found = Layout::parse_noting(head, file_size)?;
@@ -49,11 +49,11 @@ impl Layout {
 /// Variable of each [`Role`].
 type Variables<'h> = [Option<&'h Variable<'h>>; Role::ALL.len()];
 
-/// Header, interpreted by the conventions.
+/// Header, interpreted by Amber's conventions.
 struct HeaderReading<'h> {
     header: &'h Header<'h>,
     n_atoms: u64,
-    /// Dimension of the frames. A restart file has none.
+    /// Index of the dimension of the frames; `None` for a restart file, which has none.
     frame: Option<usize>,
 }
 
@@ -159,8 +159,8 @@ impl<'h> HeaderReading<'h> {
         Ok((found, left_out))
     }
 
-    /// Refuse a header with records but without variables in records: a length of a dimension must
-    /// be damaged.
+    /// Refuse a header that counts records but has no variable in records, because a length of a
+    /// dimension must then be damaged.
     fn check_records(&self) -> Result<(), String> {
         let has_any = self.header.variables.iter().any(|other| other.in_records);
         match self.header.n_records {
@@ -213,7 +213,8 @@ impl<'h> HeaderReading<'h> {
         }
     }
 
-    /// Return true for a time with its own dimension, in a file with one frame.
+    /// Return true if `time` is a variable of times with its own dimension of length 1, in a file
+    /// with one frame.
     fn is_time_of_one_frame(&self, time: &Variable<'_>, role: Role, file_size: u64) -> bool {
         let lens = |variable: &Variable<'_>| -> Vec<u64> {
             let len = |&number: &usize| self.header.dimensions[number].len;
@@ -246,7 +247,8 @@ impl<'h> HeaderReading<'h> {
         names.join(", ")
     }
 
-    /// Return the location of the frames. Frames are records if the variable `first` is in records.
+    /// Return the location of the frames. Frames are records if the variable `first` is in records;
+    /// otherwise they are parts of arrays.
     fn place(
         &self,
         first: &Variable<'_>,
@@ -340,7 +342,8 @@ impl Coding {
     }
 }
 
-/// Return the location of the only frame, if some variables are in its record and others are not.
+/// Return the location of the only frame in a file in which the time is not in a record, but other
+/// variables are.
 fn one_frame(found: &[Option<&Variable<'_>>], file_size: u64) -> Place {
     let found = || found.iter().flatten();
     let ends = found().map(|variable| variable.begin.saturating_add(variable.size));

@@ -1,4 +1,5 @@
-//! Copies of records into other files: their header, and the traits that such files must share.
+//! Header of a file to which records are copied, and the traits that files must share if their
+//! records are copied into one file.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -15,8 +16,8 @@ const MAX_HEAD: u64 = 1 << 26;
 /// text.
 const MAX_TEXT: usize = 200;
 
-/// Header of a file with `n_frames` of the records, including the variables that are not in
-/// records.
+/// Create the header of a file to which `n_frames` records are copied. It includes the variables
+/// that are not in records.
 ///
 /// # Errors
 /// [`Error::Unsupported`] if frames are not records, and errors of the source.
@@ -69,7 +70,8 @@ pub fn traits(layout: &Layout, source: &dyn Source) -> Result<Traits> {
     Ok(traits)
 }
 
-/// Bytes before the first record, if frames are records and all other variables end before them.
+/// Read the bytes before the first record. Refuse a file whose frames are not records, or in which
+/// another variable does not end before the first record.
 fn before_records(layout: &Layout, source: &dyn Source) -> Result<Vec<u8>> {
     let refused = |what: String| Err(unsupported(source.path(), what));
     let size = layout.start();
@@ -135,7 +137,7 @@ fn describe_variable(
     text
 }
 
-/// Values as a text: characters, numbers, or a digest.
+/// Convert the values of an attribute or variable to text: characters, a number, or a digest.
 fn value_of(kind: u32, values: &[u8]) -> String {
     if kind == CHAR && values.len() <= MAX_TEXT {
         return format!("\"{}\"", values.escape_ascii());

@@ -1,5 +1,5 @@
-//! Encoding of Amber trajectories, which MDAnalysis, MDTraj and cpptraj can read. The version is
-//! CDF-2, or CDF-5 if an array of a frame is too large for CDF-2.
+//! Encoder of Amber trajectories, which MDAnalysis, MDTraj and cpptraj can read. Files are written
+//! in version CDF-2, or in CDF-5 if an array of a frame is too large for CDF-2.
 
 use super::KILOJOULES;
 use super::amber::convention;
@@ -9,14 +9,15 @@ use crate::frame_codec::check_finite;
 use crate::xdr::padding;
 use crate::{Encoder, Fields, FrameIn, Series};
 
-/// Factor that divides velocities in Amber files. Amber's unit of time is 1/20.455 ps.
+/// Number by which velocities are divided in Amber files, because Amber's unit of time is 1/20.455
+/// ps.
 const VELOCITY_SCALE: f64 = 20.455;
 
 /// Maximum size of an array in a record of CDF-2, which stores the size in 32 bits. Sizes are
 /// multiples of 4.
 const CDF2_MOST: u64 = u32::MAX as u64 - 3;
 
-/// Encodes the frames of one Amber NetCDF file.
+/// Encoder of the frames of one Amber NetCDF file.
 #[derive(Debug)]
 pub struct NetcdfEncoder {
     n_atoms: usize,
@@ -26,11 +27,11 @@ pub struct NetcdfEncoder {
 }
 
 impl NetcdfEncoder {
-    /// Create an encoder for frames with these fields. With `has_cell`, frames have a cell; it is
-    /// zero for a frame without a cell.
+    /// Create an encoder for frames with these fields. If `has_cell` is true, a cell is written in
+    /// every frame; for a frame without a cell, it consists of zeros.
     ///
     /// # Errors
-    /// A message with the limit of NetCDF files.
+    /// A message if `n_atoms` is 0.
     pub fn new(n_atoms: usize, has_cell: bool, fields: Fields) -> Result<Self, String> {
         if n_atoms == 0 {
             return Err("NetCDF holds at least 1 atom, not 0".into());
@@ -52,8 +53,8 @@ impl NetcdfEncoder {
         }
     }
 
-    /// Return the variables of a record, in order. Small variables come first, so that the
-    /// positions of the first atoms are in one contiguous range with them.
+    /// Return the variables of a record, in order. Small variables come first, so that they and the
+    /// positions of the first atoms are in one contiguous range.
     fn variables(&self) -> Vec<Entry> {
         [
             (Role::Time, true),
@@ -152,7 +153,7 @@ fn put<const N: usize>(bytes: &mut Vec<u8>, values: &[f32], code: impl Fn(f32) -
     }
 }
 
-// Header of an Amber trajectory. `../header.rs` describes the format of headers.
+// Header of an Amber trajectory. `header.rs` describes the format of headers.
 
 /// Numbers of the dimensions.
 const FRAME: u64 = 0;
@@ -195,7 +196,7 @@ impl Entry {
         }
     }
 
-    /// Create a variable with labels for the entries of a dimension. It occurs once in the file.
+    /// Create a variable with labels for the entries of a dimension. It is not part of the records.
     fn labels(name: &'static str, dimensions: &'static [u64], text: &str) -> Entry {
         Entry {
             name,
@@ -340,7 +341,7 @@ impl Describe {
         self.bytes.extend(value.to_be_bytes());
     }
 
-    /// Write a count. It fits, since no variable in CDF-2 has 2^32 bytes.
+    /// Write a count. In CDF-2, 32 bits suffice, because no variable has 2^32 bytes.
     fn count(&mut self, value: u64) {
         if self.large {
             self.bytes.extend(value.to_be_bytes());

@@ -87,8 +87,8 @@ impl<'a> Header<'a> {
     /// Parse the header of a file of `file_size` bytes. `head` contains its first bytes.
     ///
     /// # Errors
-    /// [`Fault::Short`] if the slice is too short, but not the file. [`Fault::Bad`] if this is not
-    /// a header.
+    /// [`Fault::Short`] if more bytes of the file are needed. [`Fault::Bad`] if this is not a
+    /// header.
     pub fn parse(head: &'a [u8], file_size: u64) -> Result<Self, Fault> {
         let mut cursor = Cursor::new(head, file_size);
         let version = cursor.version()?;
@@ -178,7 +178,8 @@ fn too_large(at: usize) -> Fault {
     Fault::bad(at, "variables of fewer than 2^64 bytes", "larger ones")
 }
 
-/// Return the size of a value of a type, given by its number in files, bytes.
+/// Return the size of a value, bytes. `kind` is the number of its type in files; `None` if there is
+/// no such type.
 pub fn width(kind: u32) -> Option<u64> {
     match kind {
         1 | 2 | 7 => Some(1),
@@ -244,7 +245,8 @@ impl<'a> Cursor<'a> {
             .collect::<Result<Vec<_>, _>>()?;
         let attributes = self.list(ATTRIBUTES, Cursor::attribute)?;
         let (kind, width) = self.kind()?;
-        // The stated size is ignored: it is wrong for large variables, and in files of old writers.
+        // The stated size is ignored, because it is wrong for large variables and in files of old
+        // writers.
         self.count()?;
         let begin = self.offset()?;
         let mut lens = dimensions.iter().map(|&number| known[number].len);
@@ -279,10 +281,10 @@ impl<'a> Cursor<'a> {
 
 // Reading of counts, names and lists from a header.
 
-/// Maximum length of a list or text. Headers of Amber have about 2,000 bytes.
+/// Maximum size of a header, bytes. Headers of Amber have about 2,000 bytes.
 const MAX_LEN: u64 = 1 << 20;
 
-/// Reads the parts of a header in order.
+/// Reader of the parts of a header, in order.
 struct Cursor<'a> {
     head: &'a [u8],
     file_size: u64,
@@ -358,7 +360,7 @@ impl<'a> Cursor<'a> {
         self.wide_or_word(self.wide_offsets)
     }
 
-    /// Read a list of entries. Each entry needs some bytes, which limits their number.
+    /// Read a list of entries. The number of entries is limited, because each needs some bytes.
     pub fn list<T>(
         &mut self,
         tag: u32,

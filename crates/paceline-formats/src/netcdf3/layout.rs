@@ -19,7 +19,7 @@ pub struct Layout {
     /// Size of an extent, bytes.
     pub(super) size: u64,
     pub(super) frames: Arrangement,
-    /// First frame that may be shifted, because bytes were lost or inserted in it or after it.
+    /// First frame that may be wrong, because bytes were lost or inserted in it or in a later frame.
     pub(super) lost_from: Option<u64>,
     /// Variable of each [`Role`].
     pub(super) variables: [Option<Variable>; Role::ALL.len()],
@@ -109,7 +109,7 @@ impl Layout {
         self.frames
     }
 
-    /// Return the fields that frames hold.
+    /// Return the fields that frames contain.
     pub fn fields(&self) -> Fields {
         Fields {
             positions: self.variable(Role::Positions).is_some(),
@@ -118,7 +118,8 @@ impl Layout {
         }
     }
 
-    /// Return true if a frame may be shifted, because bytes were lost or inserted before its end.
+    /// Return true if a frame may be wrong, because bytes may have been lost or inserted before its
+    /// end.
     pub fn is_lost(&self, frame: u64) -> bool {
         self.lost_from.is_some_and(|first| frame >= first)
     }
@@ -158,7 +159,7 @@ impl Layout {
         }
     }
 
-    /// Return the state of the times: known, or the reason why not.
+    /// Return whether the times are known, and if not, the reason.
     pub fn clock(&self) -> Clock {
         const COUNTED: &str = "its frames count as 1 ps apart";
         Clock::Counted(match self.times {
@@ -171,7 +172,7 @@ impl Layout {
         })
     }
 
-    /// Return the layout without times, if they were never written.
+    /// Return the layout without times, for a file in which they were never written.
     pub(super) fn without_times(mut self) -> Layout {
         self.variables[Role::Time as usize] = None;
         self.times = TimesState::Unwritten;
@@ -311,8 +312,9 @@ impl Variable {
         self.number.scale.is_sound() && self.factor.is_finite() && self.factor > 0.0
     }
 
-    /// Return the first byte and the end of the variable in the extent: of one frame in records, of
-    /// all frames in arrays. `None` if the steps contradict the arrangement.
+    /// Return first byte and end of the data of the variable in the extent: those of one frame if
+    /// frames are records, those of all frames if frames are in arrays. `None` if the steps
+    /// contradict the arrangement.
     fn place(self, n_numbers: u64, frames: Arrangement) -> Option<(u64, u64)> {
         let in_frame = n_numbers.checked_mul(self.number.width())?;
         let (step, len) = match frames {

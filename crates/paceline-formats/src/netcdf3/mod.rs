@@ -40,10 +40,11 @@ pub use self::encode::NetcdfEncoder;
 pub use self::layout::{Arrangement, Layout};
 pub use self::registry_entry::Netcdf3;
 
-/// kJ per kcal. MDAnalysis converts forces in f32.
+/// kJ per kcal; in f32, because MDAnalysis converts forces in f32.
 const KILOJOULES: f32 = 4.184;
 
-/// Fill value of the library for numbers that were never written; for doubles, rounded.
+/// Fill value of the NetCDF library for numbers that were never written. Doubles have another fill
+/// value, which is rounded to this number in f32.
 const FILL: f32 = 9.969_21e36;
 
 /// Bounds of the edges of a cell, Å.
@@ -51,7 +52,7 @@ const EDGES: Range<f32> = 1e-6..1e9;
 /// Upper bound of angles: far above 180 degrees, since a wrong factor in the header is not damage.
 const ANGLE_MAX: f32 = 1e4;
 
-/// Decodes the wanted data of one Amber NetCDF file.
+/// Decoder of the wanted atoms and fields of one Amber NetCDF file.
 #[derive(Debug)]
 pub struct NetcdfDecoder {
     layout: Layout,
@@ -134,7 +135,7 @@ impl NetcdfDecoder {
         Ok((time, dimensions))
     }
 
-    /// Decode the lengths or the angles of a cell; `None` if they are impossible.
+    /// Decode the lengths or the angles of a cell into `values`. Refuse impossible ones.
     fn cell_part(
         &self,
         frame: u64,
@@ -225,7 +226,7 @@ impl Decoder for NetcdfDecoder {
 struct Plan {
     /// Byte ranges to read for the first frame.
     pub runs: Vec<Run>,
-    /// Distance by which each run moves from one frame to the next, bytes.
+    /// For each run, the difference between its offsets in consecutive frames, bytes.
     pub steps: Vec<u64>,
     /// Total number of bytes of the runs.
     pub len: u64,
@@ -271,7 +272,7 @@ impl Plan {
         let mut steps = Vec::new();
         let mut parts = [const { None }; Role::ALL.len()];
         for (role, variable) in variables {
-            // Runs that move by different steps cannot be merged.
+            // Runs whose offsets change by different steps cannot be merged.
             if steps.last() != Some(&variable.step) {
                 reading.close();
             }

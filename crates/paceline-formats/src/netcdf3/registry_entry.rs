@@ -57,7 +57,7 @@ impl Format for Netcdf3 {
             .any(|magic| head.starts_with(*magic))
     }
 
-    /// Return the offset of the number of records.
+    /// Return the byte range that contains the number of records.
     fn counts(&self, head: &[u8]) -> Vec<Range<usize>> {
         let count = match head {
             [b'C', b'D', b'F', 5, ..] => Some(4..12),
@@ -109,8 +109,8 @@ impl Format for Netcdf3 {
     }
 }
 
-/// Return true if the file has a variable for times, but in the first frame only the atoms have
-/// data.
+/// Return true if the file has a variable for times, but in the first frame, only data of the atoms
+/// were written, and no time.
 fn lacks_times(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> {
     let is_unwritten = |role| -> Result<bool> {
         let Some(variable) = layout.variable(role) else {
@@ -132,7 +132,8 @@ fn lacks_times(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> 
     Ok(is_unwritten(Role::Time)? && !is_unwritten(of_atoms.unwrap_or(Role::Positions))?)
 }
 
-/// Find the frames of a file whose frames are records, and the note on its size.
+/// Find the frames of a file whose frames are records. Return the frames, and notes if the size of
+/// the file contradicts its header.
 fn records(
     source: &dyn Source,
     layout: &mut Layout,
@@ -157,8 +158,8 @@ fn records(
             ]
         }
         Alignment::Unknown => vec![cut.map(|note| note + OR_ELSEWHERE), other_count],
-        // Bytes may have been inserted in the last complete frame after its time and cell, which
-        // alone were checked.
+        // Only the time and the cell of the last complete frame were checked. Bytes may have been
+        // inserted in this frame after them.
         Alignment::Kept { cut_too: false } if n_claimed == Some(n) => {
             let or = format!("; or so many bytes were inserted in frame {}", n - 1);
             vec![other_count, cut.map(|note| note + &or)]
@@ -282,31 +283,33 @@ impl FileLayout for Layout {
 }
 
 // Check whether frames are at the offsets of the header. If bytes were lost or inserted in the
-// middle of a file, all later bytes are shifted, and nothing else shows this.
+// middle of a file, all later bytes are shifted, and only this check can detect it.
 //
 // The check uses times, which increase evenly, and cells, which change little. It runs if the size
 // of a file contradicts its header, and makes a few small reads.
 
-/// Number of last frames among which the last one with data is searched: after a writer was killed,
-/// some may have no data.
+/// The last frame with data is searched among this number of frames at the end of the file. After a
+/// writer was killed, some of these frames may have no data.
 const UNWRITTEN_MAX: u64 = 8;
 
-/// Maximum ratio between edges of cells.
+/// Maximum ratio between edges of a cell and those of the cell of the first frame.
 const EDGE_FACTOR: f32 = 1.25;
-/// Maximum difference between angles of cells, degrees.
+/// Maximum difference between angles of a cell and those of the cell of the first frame, degrees.
 const ANGLE_CHANGE: f32 = 2.0;
 
-/// Maximum relative change of the time between frames, except for rounding.
+/// Maximum relative change of the time between frames, in addition to rounding errors.
 const DT_CHANGE: f64 = 0.01;
-/// Maximum change of a time relative to the total time, except for rounding.
+/// Maximum deviation of a time from equal time steps, relative to the time since the first frame,
+/// in addition to rounding errors.
 const DRIFT: f64 = 0.001;
 
-/// Result of the check: offsets of the frames compared with the header.
+/// Result of the check of the offsets of frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Alignment {
-    /// At the offsets of the header. `cut_too` is true if this also holds for the truncated frame.
+    /// Frames are at the offsets of the header. `cut_too` is true if this also holds for the
+    /// truncated frame.
     Kept { cut_too: bool },
-    /// Unknown, because neither times nor cells are informative.
+    /// The offsets cannot be checked, because neither times nor cells are informative.
     Unknown,
     /// Later frames are shifted, because bytes were lost or inserted. The range, if it is known,
     /// contains the frame where this happened.
@@ -331,7 +334,7 @@ fn alignment(source: &dyn Source, layout: &Layout, size: u64, n: u64) -> Result<
         let cut_too = numbers.sign(n, 0)? == Sign::Right;
         return Ok(Alignment::Kept { cut_too });
     }
-    // After the damage, the offsets of frames are fixed relative to the end of the file.
+    // After lost or inserted bytes, a whole number of frames follows up to the end of the file.
     let behind = (size - layout.start()) % layout.frame_size();
     let moved = behind > 0 && numbers.sign(n - 1, behind)? == Sign::Right;
     if !moved && sign == Sign::Unclear {
@@ -373,7 +376,7 @@ enum Found {
     Nothing,
 }
 
-/// Reads time and cell of frames.
+/// Reader of time and cell of frames.
 struct Numbers<'a> {
     source: &'a dyn Source,
     layout: &'a Layout,
@@ -408,7 +411,7 @@ impl<'a> Numbers<'a> {
         Ok(numbers)
     }
 
-    /// Return the last frame with data among the last few of `n` frames.
+    /// Return the last frame with data among the last few of `n` frames; `None` if they have none.
     fn last_written(&mut self, n: u64) -> Result<Option<u64>> {
         for frame in (n.saturating_sub(UNWRITTEN_MAX)..n).rev() {
             if !matches!(self.at(frame, 0)?, Found::Unwritten) {
@@ -464,8 +467,8 @@ impl<'a> Numbers<'a> {
         edges && both.all(|(one, other)| *one > 0.0 && (one - other).abs() < ANGLE_CHANGE)
     }
 
-    /// Return true if the differences of a time to the previous and to the first frame match the
-    /// time step.
+    /// Return true if `time` minus the time of the previous frame, and `time` minus that of the
+    /// first frame, match the time step.
     fn goes_on(&mut self, frame: u64, behind: u64, time: f64) -> Result<bool> {
         let (Some((first, _)), Some((dt, error))) = (self.first, self.dt) else {
             return Ok(false);
@@ -486,7 +489,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Return the rounding error of a time in 32 bits.
+/// Return an upper bound of the rounding error of a time in 32 bits.
 fn rounding(time: f64) -> f64 {
     2.0 * f64::from(f32::EPSILON) * time.abs()
 }

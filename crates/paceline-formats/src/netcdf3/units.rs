@@ -108,7 +108,7 @@ pub fn factor(unit: &str, like: &str) -> Option<f64> {
     (powers == wanted && is_sound(factor) && is_sound(f64::from(factor as f32))).then_some(factor)
 }
 
-/// Size of a unit and its powers.
+/// Parse a unit, and return its size and its powers; `None` if the unit is invalid.
 fn parse(unit: &str) -> Option<(Size, Powers)> {
     let mut product = (size(1.0, 0), [0; 5]);
     let mut rest = unit;
@@ -159,7 +159,7 @@ fn is_letter(c: char) -> bool {
     c.is_alphabetic() || c == '°'
 }
 
-/// Parse the power after a unit; return it and the rest.
+/// Parse the power after a unit; return the power and the rest. Without a number, the power is 1.
 fn power(text: &str) -> Option<(i32, &str)> {
     let marked = text.strip_prefix("**").or_else(|| text.strip_prefix('^'));
     let digits = marked.unwrap_or(text);

@@ -118,7 +118,7 @@ fn lines_of_any_length_are_scanned_and_the_index_is_kept() {
     assert_eq!(again, times_at_hand(&first));
 }
 
-/// Open a file for which a sample of frames in the middle suffices.
+/// Open a file with options that request a sample of frames in its middle.
 fn open_sampled(folder: &Folder, bytes: &str) -> Index {
     let path = folder.write("HISTORY", bytes.as_bytes());
     let options = OpenOptions {

@@ -152,7 +152,7 @@ fn netcdf(n_frames: u32, ballast: u32) -> Vec<u8> {
 
 #[test]
 fn times_are_read_from_the_records() {
-    // Times of many frames per call, of some frames per call, and of one frame per call.
+    // Depending on the size of frames, one call reads the times of many, of some or of one frame.
     for (n_frames, ballast) in [(0, 4), (1, 4), (9, 4), (700, 4000), (3, 9000)] {
         let bytes = netcdf(n_frames, ballast);
         let folder = Folder::new();

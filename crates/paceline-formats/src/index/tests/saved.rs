@@ -13,7 +13,7 @@ use crate::source::{FileSource, MemorySource, Source};
 use crate::xtc::{XtcDecoder, XtcLayout};
 use crate::{Decoder, Fields, Frame, Layout};
 
-/// Format the content of an index that must be the same for two opens of one file. Tests compare
+/// Format the content of an index that must be the same each time a file is opened. Tests compare
 /// text, because a time may be NaN, which differs from itself.
 fn content(index: &Index) -> String {
     content_of(index, &MemorySource(Vec::new()))
@@ -92,7 +92,7 @@ fn the_second_open_reads_samples_of_the_trajectory_and_no_more() {
     assert_eq!(source.traffic(), opened, "times are in the saved index");
 }
 
-/// Return a dump with frames of these numbers of atoms.
+/// Return a LAMMPS dump whose frames have these numbers of atoms.
 fn dump(counts: &[usize]) -> Vec<u8> {
     let frame = |n: &usize| {
         let head = "ITEM: BOX BOUNDS pp pp pp\n0 9\n0 9\n0 9\nITEM: ATOMS id x y z\n";
@@ -120,7 +120,7 @@ fn numbers_of_atoms_are_saved_and_checked_against_the_bytes_there_are() {
             "{error}"
         );
     }
-    // An index of a part of the frames must not be saved.
+    // A saved index that states the numbers of atoms for only a part of the frames is not used.
     let beside = folder.0.join(".a.dump.paceline-index");
     let mut saved = std::fs::read(&beside).unwrap();
     saved[64] = 2;
@@ -231,7 +231,8 @@ fn a_file_that_was_cut_is_scanned_again() {
     );
 }
 
-/// Open with `saved` as the saved index. Whatever it contains, the result must not change.
+/// Open `path` with `saved` as the bytes of the saved index. Whatever these bytes are, the result
+/// must not change.
 fn check_rebuilt(path: &Path, saved: &[u8], expected: &str, what: &str) {
     let file = &index_files(path, None)[0];
     std::fs::write(file, saved).unwrap();
@@ -273,7 +274,7 @@ fn times_survive_the_loss_of_the_saved_index() {
         loaded.times(&FileSource::open(&path).unwrap()).unwrap(),
         expected
     );
-    // This index was saved before the file grew, and is no longer valid.
+    // `loaded` was opened before the file grew. The saved index is then one of the longer file.
     let loaded = {
         open_path(&path).unwrap();
         open_path(&path).unwrap()

@@ -121,8 +121,8 @@ fn a_whole_file_is_listed_frame_by_frame() {
 fn a_false_header_where_a_segment_starts_counts_for_nothing() {
     let mut random = Random(2);
     let (mut bytes, expected) = toys(&[1000; 8], &mut random);
-    // Damage at the starts of segments of 400 bytes: a header without a next header, a chain that
-    // misses the true frame at 1000, and a header that leads to the true frame at 3000.
+    // False headers at the starts of segments of 400 bytes: a header without a next header, a chain
+    // that misses the true frame at 1000, and a header that leads to the true frame at 3000.
     for (at, size) in [(400, 77), (800, 300), (1100, 50), (1150, 99), (2800, 200)] {
         bytes[at..at + HEADER].copy_from_slice(&header(99, size));
     }
@@ -136,7 +136,8 @@ fn a_false_header_where_a_segment_starts_counts_for_nothing() {
 
 #[test]
 fn a_false_chain_through_the_whole_file_counts_for_nothing() {
-    // Frames are full of false headers. The last one extends beyond the next true header.
+    // Frames are full of false headers. The frame of the last false header extends beyond the next
+    // true header.
     let (size, n_frames) = (500, 30);
     let mut bytes = Vec::new();
     for step in 0..n_frames {

@@ -25,7 +25,7 @@ fn frame(number: i32, n_vectors: usize, n_atoms: usize) -> Vec<u8> {
     bytes
 }
 
-/// Return times whose differences are lost in f32.
+/// Return the time of a frame. In f32, the times of adjacent frames would be equal.
 fn time(number: i32) -> f64 {
     1e6 + f64::from(number) / 1000.0
 }

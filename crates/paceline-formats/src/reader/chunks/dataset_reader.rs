@@ -12,7 +12,7 @@ use crate::hdf5_chunks::{Column, Part, Unpacked, Value, decode_in_place};
 use crate::reader::CHUNK;
 use crate::source::GAP;
 
-/// Dataset, and cached data.
+/// Reader of one dataset, with data from previous reads.
 pub(super) struct DatasetReader {
     pub selection: Selection,
     known: Known,
@@ -97,7 +97,7 @@ impl DatasetReader {
 
 // Numbers without filters: contiguous datasets, and chunks without filters.
 
-/// Reads the wanted rows of a dataset without filters into a block.
+/// Reader of the wanted rows of a dataset without filters into a block.
 pub(super) struct Plain<'a, 'f, T> {
     selection: &'a Selection,
     io: &'a mut TimedSource,
@@ -213,7 +213,8 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
         })
     }
 
-    /// Read numbers into the output, and convert them while they are in the cache.
+    /// Read numbers directly into the output. Convert them in small pieces, which are still in the
+    /// processor's cache.
     fn read_straight(&mut self) -> Result<()> {
         let (bytes, target) = std::mem::replace(&mut self.straight, (0..0, 0..0));
         let number = self.selection.dataset.number;
@@ -234,12 +235,12 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
 
 // Chunks with filters.
 
-/// Maximum size of decoded chunks that are kept per dataset, bytes. A chunk of many frames is thus
-/// not decoded again for each frame.
+/// Maximum total size of the decoded chunks that are stored per dataset, bytes. They are stored so
+/// that a chunk of many frames is not decoded again for each frame.
 pub const KEPT_BYTES: usize = 64 * 1024 * 1024;
 
-/// Maximum fraction of a chunk for which decompressing only the wanted beginning is faster. Per
-/// byte, whole chunks are decompressed 1.3 to 1.8 times as fast.
+/// If the wanted beginning of a chunk is at most this fraction of it, it is faster to decompress
+/// only the beginning. Per byte, whole chunks are decompressed 1.3 to 1.8 times as fast.
 pub const BEGINNING_SHARE: f64 = 0.6;
 
 /// Number of additional bytes that are read beyond the estimated size of a chunk's beginning.
@@ -251,23 +252,24 @@ pub(super) struct Known {
     /// Number, along the first axis, of the chunks in `chunks`.
     chunk_number: u64,
     chunks: Vec<Kept>,
-    /// Compressed bytes that the last beginning needed, relative to an estimate in proportion to
-    /// its numbers; 0 if none was decoded.
+    /// For the beginning of a chunk that was decoded last, its fraction of the compressed bytes
+    /// divided by its fraction of the numbers; 0 if none was decoded.
     ratio: f64,
 }
 
-/// Decoded chunk that is kept for other frames.
+/// Decoded chunk that is stored for other frames.
 #[derive(Debug)]
 struct Kept {
     column: usize,
-    /// Location of the chunk, compared before reuse, since a growing file may move the chunk.
+    /// Location of the chunk. It is compared before reuse, because a chunk can be at another
+    /// location after the file has grown.
     chunk: Chunk,
     /// True if the chunk was decoded to its end, and all checksums were verified.
     whole: bool,
     unpacked: Unpacked,
 }
 
-/// Reads the wanted rows of chunks with filters into a block.
+/// Reader of the wanted rows of chunks with filters into a block.
 pub(super) struct Packed<'a, 'f, T> {
     pub selection: &'a Selection,
     pub skipped: &'a mut SkippedFrames<'f>,
@@ -283,7 +285,7 @@ struct Task<'a> {
     column: &'a Column,
     chunk: Chunk,
     rows: &'a [Wanted],
-    /// Number of bytes of values to decode from the front, if the rest is not wanted.
+    /// Number of bytes of values to decode from the front; `None` to decode the whole chunk.
     beginning: Option<usize>,
 }
 
@@ -505,7 +507,7 @@ impl Known {
         self.chunks.iter().find(is_it)
     }
 
-    /// Keep a decoded chunk if other frames may need it, otherwise reuse its memory.
+    /// Store a decoded chunk if other frames may need it; otherwise reuse its memory.
     fn keep(
         &mut self,
         selection: &Selection,
@@ -551,8 +553,8 @@ impl Known {
 }
 
 impl Selection {
-    /// Return the number of rows that are decoded together, if their chunks are too large to be
-    /// kept.
+    /// Return the number of rows of a chunk if decoded chunks are too large to be stored, so that
+    /// these rows should be decoded together; otherwise `None`.
     pub fn rows_not_kept(&self) -> Option<usize> {
         let grid = &self.grid;
         let bytes = grid.chunk_bytes.saturating_mul(grid.columns.len());

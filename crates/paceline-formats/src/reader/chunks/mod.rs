@@ -23,12 +23,13 @@ use crate::source::Source;
 pub use self::chunks_of_selected_atoms::read_integers;
 pub use self::dataset_reader::{BEGINNING_SHARE, BEGINNING_SPARE, KEPT_BYTES};
 
-/// Size of the frames that are decoded together if they are then passed to a visitor or their atoms
-/// are reordered, bytes. So few bytes stay in the processor's cache.
+/// Total size of the frames that are decoded together if they are then passed to a visitor or their
+/// atoms are reordered, bytes. It is so small that the frames stay in the processor's cache.
 const BATCH: usize = 512 * 1024;
 
-/// Size of the frames that are decoded together if decoded chunks are too large to be kept, bytes.
-/// Every batch decodes such chunks again, so a batch is as large as the largest block in memory.
+/// Total size of the frames that are decoded together if decoded chunks are too large to be stored,
+/// bytes. Every batch decodes such chunks again, so a batch is as large as the largest block in
+/// memory.
 const LARGE_BATCH: usize = 256 * 1024 * 1024;
 
 /// Reader of datasets of a file for one worker.
@@ -74,7 +75,8 @@ impl ChunkReader {
         })
     }
 
-    /// Prefetch the bytes of a block that will be read soon, if previous reads had to wait.
+    /// Prefetch the bytes of a block that will be read soon, if previous reads had to wait, or if
+    /// the source needs requests ahead of reads.
     ///
     /// # Errors
     /// [`Error::Argument`] if the slices do not fit the datasets.
@@ -276,8 +278,8 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// Decode the frames `batch` of the block into `rooms`, each the memory of these frames or of
-    /// the whole block.
+    /// Decode the frames `batch` of the block into `rooms`. Each room is the memory of these
+    /// frames, or of the whole block.
     fn fill(
         &mut self,
         request: &ReadRequest<'_>,
@@ -402,7 +404,7 @@ impl ReadRequest<'_> {
 
 // Locations of the frames of a block in one dataset.
 
-/// Entries of a dataset's chunk index that reading one block needs.
+/// Entries of a dataset's chunk index that are needed to read one block.
 #[derive(Debug, Clone, Copy)]
 pub struct Slice<'a> {
     /// Row of each frame in the dataset; −1 for a frame without a row.
