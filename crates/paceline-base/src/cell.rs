@@ -5,13 +5,13 @@ use std::f64::consts::PI;
 /// Unit cell of a frame, as stored in its file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UnitCell {
-    /// MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`, Å and degrees; zeros without a cell.
+    /// MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`, Å and degrees; zeros if there is no cell.
     pub dimensions: [f32; 6],
-    /// Vectors a, b, c, Å, in any orientation; zeros without a cell.
+    /// Vectors a, b, c, Å, in any orientation; zeros if there is no cell.
     pub vectors: [[f64; 3]; 3],
     /// Corner at which the vectors begin, Å.
     pub origin: [f64; 3],
-    /// True for each vector along which the cell is periodic.
+    /// For each vector, true if the cell is periodic along it.
     pub periodic: [bool; 3],
 }
 

@@ -98,7 +98,7 @@ pub enum Error {
         /// Dataset, and number of the chunk or row.
         what: String,
         /// Offset from the beginning of the file, bytes. `None` if the index contains an impossible
-        /// offset; no chunk begins at byte 0.
+        /// offset. The offset is never 0, because no chunk begins at byte 0.
         offset: Option<NonZeroU64>,
         /// Noun phrase that completes "expected …".
         expected: String,
@@ -187,7 +187,7 @@ impl Error {
         }
     }
 
-    /// Locate a fault in the header of a file, of which `len` bytes were read.
+    /// Create the error for a fault in the header of a file. `len` bytes of the header were read.
     pub fn damaged_head(path: &Path, len: usize, fault: Fault) -> Self {
         let fault = match fault {
             Fault::Short { needed } => {

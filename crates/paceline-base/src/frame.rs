@@ -164,7 +164,7 @@ pub struct FrameIn<'a> {
     pub time: f64,
     /// Step number of the simulation.
     pub step: i64,
-    /// λ of a free-energy calculation, else 0.
+    /// λ of a free-energy calculation; 0 for other simulations.
     pub lambda: f32,
 }
 

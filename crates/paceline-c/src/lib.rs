@@ -23,7 +23,7 @@ pub use writer::{
     paceline_writer_frames, paceline_writer_open,
 };
 
-/// Default size of a rank's buffer, bytes: its memory in addition to that for its atoms.
+/// Default size of a rank's buffer, bytes. A rank needs it in addition to the memory of its atoms.
 const BUFFER: usize = 64 << 20;
 /// Maximum size of a rank's buffer, bytes. MPI counts the bytes of a message in 31 bits.
 const MOST_BUFFER: i64 = 1 << 30;

@@ -269,8 +269,8 @@ unsafe fn frame_of<'a>(
         ))
     })?;
     let n_numbers = n.saturating_mul(3);
-    // SAFETY: the caller's arrays have the lengths that the header says, which is this function's
-    // condition.
+    // SAFETY: the caller's arrays have the lengths that `paceline.h` states, which is this
+    // function's condition.
     let (ids, positions, velocities, forces, names, masses, charges) = unsafe {
         (
             array(atoms.ids, n, "ids")?,

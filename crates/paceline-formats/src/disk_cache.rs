@@ -296,7 +296,7 @@ impl<S: Source> CachedSource<S> {
         Ok(())
     }
 
-    /// Return the use of the cache since the last call.
+    /// Return the use of the cache since the last call of this function.
     pub fn take_use(&self) -> CacheUse {
         std::mem::take(&mut self.used.lock().unwrap_or_else(PoisonError::into_inner))
     }

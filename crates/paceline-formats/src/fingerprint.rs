@@ -198,8 +198,8 @@ fn places(size: u64) -> Vec<Range<u64>> {
 }
 
 /// Return true if `source` has `size` bytes and some of its samples have the hashes in `digests`.
-/// The first, the last and a few other samples are compared. Comparing all would need a request to
-/// the object store for each.
+/// The first, the last and a few other samples are compared. To compare all would need one request
+/// to the object store for each sample.
 ///
 /// # Errors
 /// Errors of the source.
@@ -274,7 +274,7 @@ impl<S: Source> VerifiedSource<S> {
         samples.fingerprint.verify_size(&source)?;
         let places = match samples.identity() {
             None => places(samples.fingerprint.size),
-            // No samples are compared, since the store compares versions at each request.
+            // No samples are compared, because the object store compares versions at each request.
             identity if identity == source.identity() => Vec::new(),
             _ => return Err(new_version(&source)),
         };

@@ -214,8 +214,8 @@ pub trait FileLayout: Debug + Send + Sync {
         Clock::Known
     }
 
-    /// Return the reason why the unit of lengths is unknown, so that Å is assumed; `None` if it is
-    /// known.
+    /// If the unit of lengths is unknown, so that Å is assumed, return the reason; otherwise
+    /// `None`.
     fn length_doubt(&self) -> Option<&'static str> {
         None
     }

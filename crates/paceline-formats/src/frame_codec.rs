@@ -59,7 +59,7 @@ pub trait Decoder: Send {
 /// Encoder for one file. Each worker has its own encoder. Frames are independent, and may be
 /// encoded in any order.
 pub trait Encoder: Send {
-    /// Return the bytes before the first frame. Their number depends only on the encoder.
+    /// Return the bytes before the first frame. Their number does not depend on `series`.
     fn head(&self, series: &Series) -> Vec<u8>;
 
     /// Append one frame to `bytes`.

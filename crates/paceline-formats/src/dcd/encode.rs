@@ -27,7 +27,7 @@ impl DcdEncoder {
     /// A message that states how many atoms a DCD file can contain.
     pub fn new(n_atoms: usize, has_cell: bool) -> Result<Self, String> {
         // A marker contains the size of a record, which has 4 bytes per atom. Readers treat the
-        // marker as a signed 32-bit number.
+        // marker as a signed 32-bit number, which limits the number of atoms.
         let most = i32::MAX / 4;
         match i32::try_from(n_atoms) {
             Ok(n_atoms) if (1..=most).contains(&n_atoms) => Ok(DcdEncoder { n_atoms, has_cell }),
@@ -135,7 +135,7 @@ fn put_all<T: Copy, const N: usize>(bytes: &mut Vec<u8>, numbers: &[T], put: fn(
 }
 
 /// Create the cell record: A, cos γ, B, cos β, cos α, C. NAMD and VMD write cosines, too. All
-/// readers distinguish cosines from degrees. Cosines in double precision yield the same angles.
+/// readers distinguish cosines from degrees. In double precision, both yield the same angles.
 fn cell(dimensions: &[f32; 6]) -> [f64; 6] {
     if dimensions[..3] == [0.0; 3] {
         return [0.0; 6];

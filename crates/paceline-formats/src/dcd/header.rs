@@ -324,7 +324,7 @@ impl Format for Dcd {
         .any(|start| head.starts_with(start))
     }
 
-    /// Return the offsets of the number of frames and the number of steps.
+    /// Return the byte ranges of the number of frames and of the number of steps.
     fn counts(&self, head: &[u8]) -> Vec<Range<usize>> {
         match head {
             [_, _, _, _, b'C', b'O', b'R', b'D', ..] => vec![8..12, 20..24],

@@ -202,8 +202,8 @@ impl Layout {
         }
     }
 
-    /// Return the reason why the unit of lengths is unknown, so that Å is assumed; `None` if it is
-    /// known.
+    /// If the unit of lengths is unknown, so that Å is assumed, return the reason; otherwise
+    /// `None`.
     pub(super) fn length_doubt(&self) -> Option<&'static str> {
         matches!(self.writer, Writer::Lammps(None)).then_some(Units::UNKNOWN)
     }

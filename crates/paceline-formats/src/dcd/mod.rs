@@ -231,7 +231,8 @@ struct Plan {
     axes: [usize; 3],
     /// Number of bytes from the first wanted x to the end of the last one.
     span: usize,
-    /// Wanted numbers of one axis, at the same relative offsets for all three axes.
+    /// Wanted numbers of one axis. Their offsets relative to the first one are the same for all
+    /// three axes.
     pieces: Vec<Piece>,
 }
 

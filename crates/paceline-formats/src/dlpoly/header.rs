@@ -304,7 +304,7 @@ impl Layout {
         [true, true, self.imcon != 6]
     }
 
-    /// Return the layout with lines of any length.
+    /// Return the layout for lines of varying lengths.
     pub fn varying(self) -> Layout {
         let lines = LineLengths::Varying;
         Layout {

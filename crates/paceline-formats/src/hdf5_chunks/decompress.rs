@@ -111,7 +111,7 @@ impl Decompressors {
 }
 
 impl Method {
-    /// Refuse a stream that states a decompressed size other than `len`. The caller can so check
+    /// Refuse a stream that states a decompressed size other than `len`. So the caller can check
     /// the size before it allocates memory.
     ///
     /// # Errors

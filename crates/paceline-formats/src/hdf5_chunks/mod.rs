@@ -186,8 +186,8 @@ impl Units {
 
 /// Type to which stored numbers are converted: f32 in paceline's units, or unchanged integers.
 pub(crate) trait Value: Copy + Default {
-    /// Return `values` as memory into which stored numbers can be read, so that they are then
-    /// converted in place; `None` if stored numbers have another type.
+    /// Return `values` as memory into which stored numbers are read, to be converted in place;
+    /// `None` if stored numbers have another type.
     fn as_stored(values: &mut [Self], number: Number) -> Option<&mut [f32]>;
     fn of_single(x: f32, units: Units) -> Self;
     fn of_double(x: f64, units: Units) -> Self;
@@ -558,8 +558,8 @@ fn scatter<const WIDTH: usize, T: Value>(
     for &Transfer { source, target, n } in &copies.copies {
         let (source, target) = (&numbers[source..], &mut frame[target..]);
         if copies.width == 1 && copies.source_step == 1 {
-            // Fast path for chunks with a single component, which are common if the library chooses
-            // the shape of chunks. The loop below would take 3 times as long.
+            // Fast path for chunks with a single component, which occur if the shape of chunks was
+            // chosen automatically. The loop below would take 3 times as long.
             let targets = target.iter_mut().step_by(copies.target_step);
             for (out, &number) in targets.zip(&source[..n]) {
                 *out = value(number);

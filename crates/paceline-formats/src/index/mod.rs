@@ -47,7 +47,7 @@ pub fn index_files(path: &Path, cache: Option<&Path>) -> Vec<PathBuf> {
     files
 }
 
-/// Return the name of the index next to a trajectory.
+/// Return the name of the index that is saved next to the trajectory `name`.
 pub fn index_name(name: &OsStr) -> OsString {
     let mut hidden = OsString::from(".");
     hidden.push(name);
@@ -62,8 +62,8 @@ pub fn object_index_file(path: &Path, cache: &Path) -> PathBuf {
     cache.join(format!("{hash:032x}.paceline-index"))
 }
 
-/// Return true if `source` is an object in an object store, and `file` is an index with its
-/// fingerprint. The rest of `file` is not checked.
+/// Return true if `source` is an object in an object store, and `file` is an index with the
+/// fingerprint of this object. The rest of `file` is not checked.
 pub fn is_index_of(file: &Path, source: &dyn Source) -> bool {
     let fingerprint = source.size().ok().zip(source.identity());
     let fingerprint = fingerprint.map(|(size, identity)| Fingerprint::of_identity(size, identity));

@@ -26,8 +26,8 @@ pub trait Scanner {
     fn frame_size(&self) -> u64;
 
     /// Find consecutive frames in `bytes` bytes in the middle of the file. Return the frames and
-    /// the end of the last one, or `None` if there are none. Called only for a file that is not
-    /// scanned completely.
+    /// the end of the last one, or `None` if there are none. This method is called only for a file
+    /// that is not scanned completely.
     ///
     /// # Errors
     /// As [`Scanner::scan`].
@@ -144,8 +144,8 @@ pub fn load_or_scan(
         Some(cached) => find(known, scanner, &cached)?,
         None => find(known, scanner, source)?,
     };
-    // Without this check, if the bytes changed during the scan, the index would be saved with the
-    // fingerprint of other bytes, and loaded whenever the file is opened.
+    // If the bytes changed during the scan, the index would otherwise be saved with the fingerprint
+    // of other bytes, and loaded whenever the file is opened.
     options.registry.verify(source, &samples.fingerprint)?;
     let mut chain = found.chain;
     let atom_counts = varying(&mut chain, &layout);

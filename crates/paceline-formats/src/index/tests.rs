@@ -80,7 +80,7 @@ impl Drop for Folder {
     }
 }
 
-/// Return frame number `frame` of an XTC file of 3 atoms. So small frames are not compressed.
+/// Return frame number `frame` of an XTC file of 3 atoms. So few atoms are not compressed.
 fn xtc_frame(frame: i32) -> Vec<u8> {
     let mut bytes = Vec::new();
     for integer in [1995, 3, frame * 10] {

@@ -15,7 +15,7 @@ use crate::text_lines::{LineFrame, quoted, words};
 pub struct Layout {
     pub(super) n_atoms: u32,
     pub(super) ids: Ids,
-    /// Naming convention of the position columns: an index of [`POSITIONS`].
+    /// Naming convention of the position columns: an index of `POSITIONS`.
     pub(super) convention: u8,
     /// Fields that all frames contain.
     pub(super) fields: Fields,
@@ -323,7 +323,7 @@ pub struct Columns {
     /// Number of words of a line.
     pub n: usize,
     pub id: Option<usize>,
-    /// Naming convention of the position columns: an index of [`POSITIONS`].
+    /// Naming convention of the position columns: an index of `POSITIONS`.
     pub convention: u8,
     positions: [usize; 3],
     velocities: Option<[usize; 3]>,

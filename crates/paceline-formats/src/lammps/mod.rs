@@ -33,7 +33,7 @@ pub struct LammpsDecoder {
     layout: Layout,
     wanted: Fields,
     n_wanted: usize,
-    /// Index of each atom in the output, in the order of ids; [`UNWANTED`] for other atoms.
+    /// For each atom, in the order of ids, its index in the output; [`UNWANTED`] for other atoms.
     targets: Vec<u32>,
     /// Byte range (run) of a whole frame. Its length is the size of the frame requested last.
     whole: [Run; 1],
@@ -83,8 +83,8 @@ impl LammpsDecoder {
         Err(Fault::bad(0, expected, "room for others"))
     }
 
-    /// Return the cell and the columns of a frame. Refuse a frame whose number of atoms or columns
-    /// do not fit the layout.
+    /// Return the cell and the columns of a frame. Refuse a frame whose number of atoms or whose
+    /// columns contradict the layout.
     fn check_head(&self, head: &FrameHead) -> Result<(Bounds, Columns), Fault> {
         let bad = |expected: String, found: &str| Err(Fault::bad(head.len, expected, found));
         if head.n_atoms != self.layout.n_atoms() as u64 {

@@ -7,8 +7,8 @@ use super::layout::{self, Arrangement, Layout, Role, TimesState};
 use super::units;
 use crate::error::Fault;
 
-/// Return the name of a variable, and its unit in Amber. If the file does not state the unit of the
-/// variable, it is this unit.
+/// Return the name of a variable, and its unit in Amber. This unit is assumed if the file does not
+/// state the unit of the variable.
 pub(super) fn convention(role: Role) -> (&'static str, &'static str) {
     match role {
         Role::Positions => ("coordinates", "angstrom"),

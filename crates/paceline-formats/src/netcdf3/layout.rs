@@ -19,7 +19,7 @@ pub struct Layout {
     /// Size of an extent, bytes.
     pub(super) size: u64,
     pub(super) frames: Arrangement,
-    /// First frame that may be wrong, because bytes were lost or inserted in it or in a later frame.
+    /// First frame that may be wrong: bytes were lost or inserted in it or in a later frame.
     pub(super) lost_from: Option<u64>,
     /// Variable of each [`Role`].
     pub(super) variables: [Option<Variable>; Role::ALL.len()],

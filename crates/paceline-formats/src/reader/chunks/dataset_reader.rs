@@ -239,8 +239,8 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
 /// that a chunk of many frames is not decoded again for each frame.
 pub const KEPT_BYTES: usize = 64 * 1024 * 1024;
 
-/// If the wanted beginning of a chunk is at most this fraction of it, it is faster to decompress
-/// only the beginning. Per byte, whole chunks are decompressed 1.3 to 1.8 times as fast.
+/// If the wanted beginning of a chunk is less than this fraction of the chunk, it is faster to
+/// decompress only the beginning. Per byte, whole chunks are decompressed 1.3 to 1.8 times as fast.
 pub const BEGINNING_SHARE: f64 = 0.6;
 
 /// Number of additional bytes that are read beyond the estimated size of a chunk's beginning.
