@@ -14,8 +14,8 @@ use crate::{CellRow, Encoder, FrameIn, Series, UnitCell};
 /// A block is written with one call. The system serialises the calls that write to a file, so that
 /// threads that write pieces of a block wait for each other. With one call per block, one thread
 /// decodes while another writes. Two threads then wrote new frames to memory in 25 µs per frame
-/// instead of 31, and to ext4 in 17 instead of 23. Allocating memory for each block would take as
-/// long as writing.
+/// instead of 31, and to ext4 in 17 instead of 23. The memory is reused, because allocating it for
+/// each block would take as long as writing.
 const KEPT: usize = 64 << 20;
 
 thread_local! {
@@ -97,7 +97,8 @@ impl Block<'_> {
             .map_err(refused("cannot open"))?;
         BUFFER.with_borrow_mut(|bytes| {
             let size = self.encode_alike(encoder, bytes)?;
-            // The system refuses an impossible offset.
+            // An offset that is too large for 64 bits becomes the largest number, which the system
+            // refuses.
             let offset = first
                 .saturating_mul(size)
                 .saturating_add(head_size(encoder));
@@ -159,8 +160,8 @@ thread_local! {
     static ROOM: RefCell<ChunkBuffers> = RefCell::default();
 }
 
-/// Approximate number of bytes per write call. So few bytes are still in the processor's cache,
-/// which reduces the time to three quarters, and no whole block is copied.
+/// Approximate number of bytes per write call. So few bytes are still in the processor's cache when
+/// they are written, which reduces the time to three quarters. Also, no whole block is copied.
 const PORTION: usize = 4 << 20;
 
 /// Call a function with the buffers of this thread, which are reused.
@@ -215,7 +216,8 @@ pub fn write_chunks(
             let (row, column) = (k / columns, k % columns);
             let first = row * encoder.settings().frames;
             let frames = first.max(lead)..(first + encoder.settings().frames).min(lead + n_frames);
-            // The system refuses an impossible offset.
+            // An offset that is too large for 64 bits becomes the largest number, which the system
+            // refuses.
             let before = (frames.start - first) * encoder.frame_bytes();
             run.go_to(place.saturating_add(before as u64))?;
             let ours = frames.start - lead..frames.end - lead;
@@ -343,8 +345,8 @@ mod tests {
     #[test]
     fn frames_of_different_sizes_are_refused() {
         let mut arrays = Arrays::new();
-        // All atoms of the first frame are at the same position, so that it is smaller than the
-        // next frame.
+        // All atoms of the first frame are at the same position, so that the first frame is smaller
+        // than the next one.
         arrays.positions[..3 * N_ATOMS].fill(1.0);
         let path = file("uneven");
         std::fs::write(&path, b"").unwrap();
@@ -375,7 +377,7 @@ mod tests {
             let encoder = encoder(frames, atoms);
             let size = (frames * encoder.frame_bytes()) as u64;
             let (rows, columns) = encoder.grid(n_frames, FEW_ATOMS);
-            // Frames are adjacent in the file, with a gap in the middle.
+            // Chunks are adjacent in the file, except for a gap after the third chunk.
             let places: Vec<u64> = (0..(rows * columns) as u64)
                 .map(|k| 100 + k * size + if k > 2 { 40 } else { 0 })
                 .collect();

@@ -60,8 +60,8 @@ impl Announcer {
         self.ahead > 0
     }
 
-    /// Announce the next [`Access::ahead`] bytes from `at` on, up to `until`, if less than half as
-    /// many are announced.
+    /// Announce the next [`Access::ahead`] bytes from `at` on, up to `until`, if less than half of
+    /// them are already announced.
     pub fn reads(&mut self, source: &dyn Source, at: u64, until: u64) {
         if self.announced > at.saturating_add(self.ahead) {
             self.announced = at;
@@ -99,7 +99,7 @@ pub trait Source: Send + Sync {
     /// Announce a range that will soon be read, so that prefetching can start in the background.
     fn will_need(&self, offset: u64, len: u64);
 
-    /// Return the number of bytes and calls so far.
+    /// Return the numbers of bytes read and of read calls so far.
     fn traffic(&self) -> Traffic;
 
     /// Return the costs of the source, which decide how bytes are requested.
@@ -128,7 +128,7 @@ pub struct Requests {
     pub repeated: u64,
     /// Number of bytes received.
     pub bytes: u64,
-    /// Sum of the times to the beginnings of the responses.
+    /// Sum over all requests of the time until the response began.
     pub latency: Duration,
     /// Time for which readers waited for bytes.
     pub waited: Duration,
@@ -296,8 +296,8 @@ impl Source for FileSource {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        // Calls are counted individually and not made by read_exact_at, so that the counts are
-        // those of system calls.
+        // `read_exact_at` is not used, because it may make several system calls, and each of them
+        // is to be counted.
         let mut done = 0;
         while done < buffer.len() {
             self.calls.fetch_add(1, Ordering::Relaxed);

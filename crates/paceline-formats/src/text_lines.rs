@@ -1,5 +1,5 @@
-//! Lines of text, and the words in a line. A text file is scanned for its frames line by line, for
-//! lines of any length.
+//! Lines of text, and the words in a line. To find the frames of a text file, its lines are scanned
+//! one after another; they may have any length.
 
 use std::ops::Range;
 
@@ -170,14 +170,15 @@ pub trait LineFrame: Sized {
         None
     }
 
-    /// Return true if a last line of the file without a line feed is the complete last line of the
-    /// frame.
+    /// Return true if `line`, the last line of the file, completes the frame although it has no
+    /// line feed.
     fn ends_with(&self, _line: &[u8]) -> bool {
         false
     }
 
     /// Return the number of missing lines of the frame, or 1 if the frame ends before this number
-    /// is known. It is negative for excess lines, and `None` if the lines are not a frame.
+    /// is known. The number is negative if there are excess lines. Return `None` if the lines are
+    /// not a frame.
     fn missing(&self) -> Option<i64>;
 }
 

@@ -148,7 +148,7 @@ pub struct FrameBlock {
 }
 
 impl FrameReader<'_> {
-    /// Read some frames. If a frame lacks a field, its numbers are NaN.
+    /// Read some frames. If a frame lacks a field, the numbers of this field are NaN.
     ///
     /// # Errors
     /// [`Error::Argument`] if the frames do not exist, [`Error::Damaged`] for the first damaged

@@ -74,7 +74,7 @@ pub fn padding(len: u64) -> u64 {
 
 pub const NM_PER_ANGSTROM: f32 = 0.1;
 
-/// Create the cell of a box in nm. Lengths and angles are computed with MDAnalysis's order of
+/// Convert a box in nm to a unit cell. Lengths and angles are computed with MDAnalysis's order of
 /// operations.
 pub fn unit_cell(vectors: [[f64; 3]; 3]) -> UnitCell {
     let [x, y, z] = vectors.map(|vector| vector.map(|value| f64::from(value as f32)));

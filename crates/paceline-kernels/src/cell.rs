@@ -18,8 +18,8 @@ pub struct Cell {
     vectors: Matrix3,
     /// True if any angle differs from 90°.
     triclinic: bool,
-    /// Square of half the shortest height of the cell, Å². A shorter difference has no nearer
-    /// image.
+    /// Square of half the shortest height of the cell, Å². A difference with a smaller square has
+    /// no nearer image.
     near: f64,
     volume: f64,
 }
@@ -125,8 +125,8 @@ impl Cell {
         square(d) < self.near
     }
 
-    /// Return the square of half the shortest height of the cell, Å². Shorter differences have no
-    /// nearer image.
+    /// Return the square of half the shortest height of the cell, Å². A difference with a smaller
+    /// square has no nearer image.
     pub fn near(&self) -> f64 {
         self.near
     }
@@ -138,13 +138,14 @@ impl Cell {
         std::array::from_fn(|i| x[i] + (images[0] * a[i] + images[1] * b[i] + images[2] * c[i]))
     }
 
-    /// Return the numbers of vectors a, b, c whose addition makes a difference of positions
-    /// shortest, in all cells that simulations use.
+    /// Return how many vectors a, b and c must be added to a difference of positions to make it
+    /// shortest. The result is right in all cells that simulations use.
     ///
-    /// First, the image is rounded vector by vector. The result is the nearest image if the cell is
-    /// rectangular, or the image is shorter than half the shortest height. Otherwise the 26
-    /// neighbours of this image are compared, too. In a very skewed or flat cell, several layers of
-    /// images are within half the diagonal, and an image beyond these neighbours may be shorter.
+    /// First, the difference is rounded vector by vector, which gives an image. This is the nearest
+    /// image if the cell is rectangular, or the image is shorter than half the shortest height.
+    /// Otherwise the 26 neighbours of this image are compared, too. In a very skewed or flat cell,
+    /// several layers of images are within half the diagonal, and an image beyond these neighbours
+    /// may be shorter.
     pub fn nearest_images(&self, d: [f64; 3]) -> [f64; 3] {
         let mut images = [0.0; 3];
         let mut rest = d;
@@ -248,11 +249,12 @@ pub(crate) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
 // Wrapping of positions into the cell in single precision. Each step is rounded as in MDAnalysis,
 // so that distances have the same bits.
 
-/// Maximum distance of a wrapped position from the cell by rounding, relative to the edges.
+/// Maximum distance of a wrapped position from the cell, because of rounding, relative to the
+/// edges.
 pub const SLACK: f64 = 1e-5;
 
-/// Maximum distance of a position from the cell, in cells: beyond, single precision does not
-/// determine the position within a cell.
+/// Maximum distance of a position from the cell, in cells. Beyond this distance, single precision
+/// does not determine the position within a cell.
 pub const FAR: f64 = 1e6;
 
 /// Wraps positions into a cell.
@@ -260,8 +262,8 @@ pub const FAR: f64 = 1e6;
 pub struct ApplyPbc {
     /// Cell vectors, with a along x and b in the xy plane.
     vectors: [[f32; 3]; 3],
-    /// Factors with which `low` computes the lower bound of y from z (`b_on_z`), and that of x, in
-    /// units of −`a_x`, from y and z (`a_on`).
+    /// Factors for the method `low`. The lower bound of y is `b_on_z` × z. The lower bound of x is
+    /// −`a_x` × (`a_on[0]` × y + `a_on[1]` × z).
     b_on_z: f64,
     a_on: [f64; 2],
     /// Matrix that converts positions to fractional coordinates.
@@ -286,8 +288,8 @@ impl ApplyPbc {
         }
     }
 
-    /// Create wrapping into the brick `a_x` × `b_y` × `c_z` at the origin. The brick contains one
-    /// image of each position. A rectangular cell equals its brick.
+    /// Create a value that wraps positions into the brick `a_x` × `b_y` × `c_z` at the origin. The
+    /// brick contains one image of each position. A rectangular cell equals its brick.
     pub fn brick(vectors: &Matrix3) -> Self {
         let mut over = [[0.0; 3]; 3];
         for axis in 0..3 {
@@ -302,7 +304,7 @@ impl ApplyPbc {
     }
 
     /// Return the image of a position within the cell; `None` if single precision cannot determine
-    /// it.
+    /// this image.
     pub fn apply(&self, x: [f32; 3]) -> Option<[f32; 3]> {
         let mut near = x;
         if self.step(&mut near) {
@@ -336,7 +338,8 @@ impl ApplyPbc {
                     any |= u32::from(beyond);
                     *number = f32::from(u8::from(beyond));
                 }
-                // Atoms of a molecule are close to each other: usually none needs a shift.
+                // Consecutive atoms are usually close to each other, so that often none of them
+                // needs a shift.
                 if any == 0 {
                     continue;
                 }
@@ -401,13 +404,13 @@ impl ApplyPbc {
 #[inline(always)]
 pub fn whole(x: f64) -> f64 {
     const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
-    // Numbers as large as the sum have a spacing of 1, so that the addition rounds. Without SSE4.1,
-    // `round_ties_even` is a function call.
+    // Numbers as large as the sum have a spacing of 1, so that the addition rounds.
+    // `round_ties_even` is not used, because it is a function call without SSE4.1.
     (x + TO_WHOLE) - TO_WHOLE
 }
 
-/// Round to the nearest whole number, ties away from 0, like `f64::round`. Without SSE4.1,
-/// `f64::round` is a function call.
+/// Round to the nearest whole number, ties away from 0, like `f64::round`. `f64::round` is not
+/// used, because it is a function call without SSE4.1.
 #[inline]
 pub fn rounded(x: f64) -> f64 {
     let near = whole(x);
@@ -419,8 +422,8 @@ pub fn rounded(x: f64) -> f64 {
     away.copysign(x)
 }
 
-/// Return a function for squared minimum-image distances (Å²) in a rectangular cell, rounded as in
-/// MDAnalysis when it compares all pairs.
+/// Return a function that computes squared minimum-image distances (Å²) in a rectangular cell.
+/// Results are rounded as in MDAnalysis's comparison of all pairs.
 pub fn nearest_in(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
     let inverse = edges.map(|edge| f64::from(1.0 / edge));
     let edges = edges.map(f64::from);
@@ -441,8 +444,8 @@ pub(crate) fn in_cell(pbc: &ApplyPbc, x: [f32; 3]) -> Result<[f32; 3], String> {
         .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be wrapped into the cell"))
 }
 
-/// Return a function for squared minimum-image distances (Å²) between positions within a triclinic
-/// cell, rounded as in MDAnalysis when it compares all pairs.
+/// Return a function that computes squared minimum-image distances (Å²) between positions within a
+/// triclinic cell. Results are rounded as in MDAnalysis's comparison of all pairs.
 pub fn nearest_of_27(cell: &Cell) -> impl Fn([f64; 3]) -> f64 {
     let ([a, b, c], near) = (cell.vectors, cell.near);
     move |d| {

@@ -2,11 +2,13 @@
 //! window of x that moves with the atom.
 //!
 //! A column extends along the vector a, which lies along x, through the whole cell. Its atoms are
-//! sorted by x. The distance between two columns limits the distance along x of near atoms.
+//! sorted by x. The larger the distance between two columns, the smaller the distance along x of
+//! near atoms.
 //!
-//! This search suits the many pairs of an RDF, which are counted and not stored. Only listing the
-//! near pairs would take 3 times as long as an RDF to 8 Å, and 13 times as long to 15 Å. For a
-//! search of near pairs, columns take 4 to 20 times as long as the bins of [`crate::near_pairs`].
+//! This search suits the many pairs of an RDF, which are counted and not stored. Listing the near
+//! pairs alone would take 3 times as long as an RDF to 8 Å, and 13 times as long as an RDF to 15 Å.
+//! For a search of near pairs, columns take 4 to 20 times as long as the bins of
+//! [`crate::near_pairs`].
 
 use std::ops::Range;
 
@@ -94,8 +96,8 @@ impl Grid {
             periodic,
             n,
             reach,
-            // The longest shift, of two cells, bounds the rounding errors: differences of positions
-            // are shorter.
+            // The rounding errors are bounded by the longest shift, which is two cells: differences
+            // of positions are shorter.
             rounded: 8.0 * f64::from(f32::EPSILON) * (reach + shift),
             offsets: Vec::new(),
         };
@@ -150,7 +152,7 @@ impl Grid {
         }
         let (b, [c_y, c_z]) = self.steps();
         // The differences between points of two columns fill a parallelogram, twice the size of a
-        // column. The result is its distance from the origin.
+        // column. The result is the distance of this parallelogram from the origin.
         let centre = [j as f64 * b + k as f64 * c_y, k as f64 * c_z];
         let level = -centre[1] / c_z;
         if level.abs() <= 1.0 && (centre[0] + level * c_y).abs() <= b {
@@ -172,7 +174,8 @@ impl Grid {
                 *column = self.column(x) as u32;
             }
         });
-        // Counting sort: the begin of a column, stored one entry later, advances to its end.
+        // Counting sort. The begin of each column is stored one entry later, and advances to the
+        // end of the column while its atoms are sorted.
         let mut begins = vec![0; self.n[0] * self.n[1] + 2];
         for &column in &columns {
             begins[column as usize + 2] += 1;
@@ -296,7 +299,8 @@ impl Grid {
         }
     }
 
-    /// Return the column at an offset from another column, and the image of its cell.
+    /// Return the column at an offset from another column, and the image of the cell in which it
+    /// lies; `None` if there is no such column.
     fn neighbour(&self, column: usize, offset: [i64; 2]) -> Option<(usize, [i64; 2])> {
         let n = self.n.map(|n| n as i64);
         let at = [

@@ -21,7 +21,8 @@ use crate::{check_len, frame_len};
 /// Extra space across a non-periodic boundary (Å), longer than any cutoff, so that no atom is near
 /// an image.
 const SPACE: f64 = 1024.0;
-/// Tolerance of the tilt of a compact cell, relative to the vector, for cells rounded in the file.
+/// Tolerance of the tilt of a compact cell, relative to the vector, because files contain rounded
+/// cells.
 const ROUNDING: f64 = 1e-4;
 /// Maximum number of rounds of lattice reduction. Each round makes a vector shorter.
 const MOST_ROUNDS: usize = 1000;
@@ -123,8 +124,8 @@ impl Placement {
         }
     }
 
-    /// Apply the kernel's changes of positions to a stored frame. `frame` contains the positions
-    /// that the kernel has changed.
+    /// Convert the positions in `frame`, which the kernel may have changed, to the file's
+    /// coordinates. `stored` contains the positions of the file.
     fn move_back(&self, stored: &[f32], frame: &mut [f32]) {
         let atoms = frame.as_chunks_mut::<3>().0.iter_mut();
         for (atom, &x) in atoms.zip(stored.as_chunks::<3>().0) {
@@ -256,8 +257,8 @@ fn dimensions(cells: &[CellRow], placements: &[Option<Placement>]) -> Vec<f32> {
     cells.iter().zip(placements).flat_map(of_row).collect()
 }
 
-/// Return unit vectors along a, perpendicular to a in the plane of a and b, and perpendicular to
-/// both; and the cell in these axes.
+/// Return three unit vectors: along a, perpendicular to a in the plane of a and b, and
+/// perpendicular to this plane. Also return the cell vectors in these axes.
 fn upright(&[a, b, c]: &Matrix3) -> (Matrix3, Matrix3) {
     let unit = |v: [f64; 3]| v.map(|x| x / square(v).sqrt());
     let x = unit(a);
@@ -275,8 +276,8 @@ fn is_flat(vectors: &Matrix3) -> bool {
     !(0..3).all(|k| along[k][k].abs() > FLAT * square(along[k]).sqrt())
 }
 
-/// Return true if a kernel finds the nearest image: by rounding vector by vector, from c to a, and
-/// then testing the 26 neighbours of the result.
+/// Return true if a kernel finds the nearest image in this cell. The kernel rounds vector by
+/// vector, from c to a, and then tests the 26 neighbours of the result.
 ///
 /// After rounding, at most half of `a_x`, `b_y` and `c_z` remains. Let R² be the largest squared
 /// length of this remainder in the xy plane. Images two layers away along z are not nearer if (3/2
@@ -294,8 +295,8 @@ fn is_compact(&[a, b, c]: &Matrix3) -> bool {
 }
 
 /// Return cell vectors for the kernel. A non-periodic vector becomes perpendicular to the others,
-/// and longer than the extent of the atoms; the origin then lies just below the atoms. Otherwise
-/// the middle of the cell keeps its position.
+/// and longer than the extent of the atoms. With [`Basis::Compact`], the origin then lies just
+/// below the atoms. With [`Basis::Own`], the middle of the cell keeps its position.
 fn spaced(cell: &UnitCell, basis: Basis, frame: &[f32], origin: &mut [f64; 3]) -> Matrix3 {
     let mut vectors = cell.vectors;
     let mut fixed: Vec<usize> = (0..3).filter(|&k| cell.periodic[k]).collect();

@@ -96,9 +96,9 @@ impl Correlation {
         })
     }
 
-    /// Compute the function of each particle, one row per particle with one number per lag, and add
-    /// the rows to `sum`. `series` has the shape (frames, particles, `width`). Lags without a pair
-    /// of frames are NaN.
+    /// Compute the function of each particle. Write one row per particle, with one number per lag,
+    /// to `out`, and the sum of all rows to `sum`. `series` has the shape (frames, particles,
+    /// `width`). Lags without a pair of frames are NaN.
     ///
     /// # Errors
     /// [`Error::Argument`] if the sizes of the slices do not match.
@@ -241,8 +241,8 @@ impl Correlation {
                 }
             }
         }
-        // Sums of |x(t)|² + |x(t + lag)|² start at the largest lag, so that no subtraction is
-        // needed.
+        // The sums of |x(t)|² + |x(t + lag)|² are accumulated from the largest lag down, so that no
+        // subtraction is needed.
         sums_from_both_ends(squares, out);
         if !self.gaps.is_empty() {
             for (lag, both) in out.iter_mut().enumerate() {

@@ -39,8 +39,8 @@ pub fn triangle_len(n: usize) -> Result<usize> {
 
 /// Add the frames of a block to the co-moments of earlier frames. `positions` has the shape
 /// (frames, `n_atoms`, 3), Å. `mean` (Å) has 3 numbers for each atom of `atoms`, and `products`
-/// (Å²) is the upper triangle of the co-moments of these numbers. All are zero while `count` is
-/// zero.
+/// (Å²) is the upper triangle of the co-moments of these numbers. If `count` is zero, all of these
+/// numbers must be zero.
 ///
 /// # Errors
 /// [`Error::Argument`] if the sizes do not match.
@@ -193,7 +193,7 @@ by_widest! {
         let mut rest = triangle;
         for (first, panel) in (0..n).step_by(WIDTH).zip(panels) {
             let sums = products_of(&panel[..count], &panel[..count]);
-            // Elements behind the panel in the row of each coordinate of the panel.
+            // For each coordinate of the panel, the part of its row behind the panel.
             let mut rows: [&mut [f64]; WIDTH] = Default::default();
             for (row, i) in (first..n.min(first + WIDTH)).enumerate() {
                 let (within, below) = rest.split_at_mut(n - i);

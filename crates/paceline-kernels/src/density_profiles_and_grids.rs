@@ -49,11 +49,11 @@ struct Brick {
     rough: [FastBins; 3],
 }
 
-/// Bins along an axis, with single-precision assignment where it is certain.
+/// Bins along an axis, for assignment in single precision if the result is certain.
 #[derive(Debug, Clone, Copy)]
 struct FastBins {
     first: f32,
-    /// Position from which on there is no bin.
+    /// End of the last bin.
     end: f32,
     bins_per_angstrom: f32,
     /// Distance from the middle of a bin, in bin widths, within which the single-precision
@@ -150,8 +150,8 @@ impl Voxels {
     /// axis.
     ///
     /// # Errors
-    /// [`Error::Argument`] if edges do not ascend, there are no atoms, or there are more than 2³²
-    /// voxels.
+    /// [`Error::Argument`] if edges do not ascend, there are no atoms, or there are 2³² voxels or
+    /// more.
     pub fn new(columns: &[usize], edges: [&[f64]; 3]) -> Result<Self> {
         let [x, y, z] = edges.map(Bins::new);
         let bins = [x?, y?, z?];
@@ -310,8 +310,8 @@ impl RowKernel for Profiles {
         6 * self.n_bins + 4
     }
 
-    /// Compute rows, in units of the weights per Å³, Å, and Å³. Frames with positions that are not
-    /// finite are refused.
+    /// Compute rows. Densities are in units of the weights per Å³, the end of the last bin is in Å,
+    /// and volumes are in Å³. Frames with positions that are not finite are refused.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.columns.check(frames.n_atoms())?;
         let mut scratch = Vec::new();
@@ -345,8 +345,8 @@ impl Compounds {
 }
 
 impl Brick {
-    /// Create bins with the edges of `numpy.histogram`. `single` is true for atoms in single
-    /// precision.
+    /// Create bins with the edges of `numpy.histogram`. `single` is true if the positions are in
+    /// single precision.
     fn new(cell: &Cell, n_bins: usize, single: bool) -> Self {
         let edges: [f32; 3] = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
         let longest = f64::from(edges[0].max(edges[1]).max(edges[2]));
@@ -365,7 +365,8 @@ impl Brick {
         if part_len(atoms.len(), MANY) >= atoms.len() {
             return self.visit(atoms, |i, bins| sums.add(i % LANES, bins, &weights[i]));
         }
-        // The numbers of a bin are added up in the order of atoms, those of each axis by one thread.
+        // One thread adds up the numbers of an axis, so that those of a bin are added in the order
+        // of atoms.
         let mut bins = vec![[0; 3]; atoms.len()];
         let found = change(&mut bins, MANY, |first, bins| {
             let some = &atoms[first..first + bins.len()];

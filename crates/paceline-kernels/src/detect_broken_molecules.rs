@@ -1,4 +1,4 @@
-//! Detection of molecules whose parts are in different images, in every frame.
+//! Detection, in every frame, of molecules whose parts are in different images.
 //!
 //! *Links* connect the atoms of a molecule. A link is a bond, or a path of bonds through atoms that
 //! are not decoded. A path must be so short that its length is less than half the cell. Then two
@@ -138,8 +138,8 @@ impl Nearest {
         near
     }
 
-    /// Find the shortest link between each two atoms and its number of bonds. Also find atoms that
-    /// divide links that are needed but too long.
+    /// Return the shortest link between each two atoms, the number of bonds of each link, and atoms
+    /// that divide those links that are needed but too long.
     fn links(
         &self,
         bonds: &[[usize; 2]],
@@ -218,14 +218,14 @@ pub struct Whole {
     rows: Neighbouring,
     /// Further links that are needed to connect all atoms of each molecule.
     others: Vec<[usize; 2]>,
-    /// Links that form a spanning tree of each molecule, from its first atom, followed by all other
-    /// links.
+    /// Links that form a spanning tree of each molecule, from its first atom. `closing` contains
+    /// all other links.
     steps: Vec<[usize; 2]>,
     closing: Vec<[usize; 2]>,
     molecule: Vec<usize>,
     groups: Vec<Vec<usize>>,
-    /// Links of the tree that break a molecule whenever they are long: both atoms are in a group,
-    /// or the molecule has no closing links.
+    /// Links of the tree that break a molecule whenever they are long: both atoms are in one group,
+    /// and the molecule has no closing links.
     breaking: Vec<[usize; 2]>,
     /// Pairs of atoms of different molecules that must be in the same image.
     contacts: Vec<[usize; 2]>,
@@ -242,10 +242,12 @@ struct Neighbouring {
 
 impl Whole {
     /// Create a check. `links` are pairs of a block's atoms, and `lengths` their numbers of bonds.
-    /// Two atoms that are at most `longest` bonds apart are nearer than half the cell.
+    /// In a whole molecule, two atoms that are at most `longest` bonds apart must be nearer than
+    /// half the cell.
     ///
     /// # Errors
-    /// [`Error::Argument`] if an atom is `n_atoms` or larger, or a link has no bonds.
+    /// [`Error::Argument`] if an atom is `n_atoms` or larger, or the numbers of links and lengths
+    /// differ.
     pub fn new(
         n_atoms: usize,
         links: (&[[usize; 2]], &[usize]),
@@ -310,8 +312,9 @@ impl Whole {
     /// Check frames, given their numbers and cells (Å and degrees). Return the frames in which a
     /// molecule is broken, and the other frames in which a contact is broken.
     ///
-    /// In the frame with the lowest number, a broken molecule is reported by its longest link; in
-    /// other frames, by any long link. Frames without a cell have no images, and are skipped.
+    /// In the broken frame with the lowest number, the longest link of the broken molecules is
+    /// reported; in other broken frames, any long link. Frames without a cell have no images, and
+    /// are skipped.
     ///
     /// # Errors
     /// [`Error::Argument`] if the slices do not hold the same number of whole frames.
@@ -372,7 +375,7 @@ impl Whole {
         Ok((broken, apart))
     }
 
-    /// Return true if adjacent atoms and all other links are short, as in most frames.
+    /// Return true if distances of adjacent atoms and all other links are short, as in most frames.
     fn seems_whole(&self, atoms: &[[f32; 3]], cell: &Cell) -> bool {
         let Neighbouring { first, end, counts } = &self.rows;
         // Limit along each axis that keeps the distance below half the cell, rounded down.
@@ -431,7 +434,7 @@ impl Whole {
         images
     }
 
-    /// Return true if the images of two atoms make the link between them short.
+    /// Return true if the link between two atoms is short after both are shifted by their images.
     fn shortened(
         &self,
         atoms: &[[f32; 3]],
@@ -551,8 +554,8 @@ fn long(link: [usize; 2], atoms: &[[f32; 3]], cell: &Cell) -> Option<f64> {
     (length >= cell.near() && length.is_finite()).then_some(length)
 }
 
-/// Number of coordinates that are compared together: four AVX2 registers, since each comparison
-/// waits for the one before.
+/// Number of coordinates that are compared together: four AVX2 registers. Within one register, each
+/// comparison waits for the one before.
 const TOGETHER: usize = 32;
 
 by_widest! {
@@ -719,7 +722,8 @@ mod tests {
 
     #[test]
     fn what_is_bonded_to_its_own_image_is_not_broken() {
-        // Atoms are 3 Å apart along x and cross the cell, as a ring, and as a wrapped chain.
+        // Atoms are 3 Å apart along x, through the whole cell. They are bonded as a ring through
+        // the boundary, or as an open chain.
         let atoms: Vec<[f32; 3]> = (0..10).map(|k| [3.0 * k as f32, 1.0, 1.0]).collect();
         let wrapped: Vec<[f32; 3]> = (5..15).map(|k| [3.0 * (k % 10) as f32, 1.0, 1.0]).collect();
         let ring = [chain(10), vec![[9, 0]]].concat();

@@ -16,8 +16,8 @@ use crate::error::{Error, Fault, Result};
 use crate::source::{Access, GAP, Source};
 use crate::{CELL_WIDTH, CellRow, Decoder, Fields, FrameOut, Layout};
 
-/// Maximum size of one read of consecutive frames, bytes. If the file is in memory, 64 KiB to 4 MiB
-/// take the same time. Remote file systems need large reads.
+/// Maximum size of one read of consecutive frames, bytes. If the file is in memory, sizes from 64
+/// KiB to 4 MiB are equally fast. Remote file systems need large reads.
 const CHUNK: u64 = 1024 * 1024;
 
 /// Locations of the frames of a block: number, offset and size of each, in the wanted order.
@@ -42,7 +42,8 @@ impl<'a> Extents<'a> {
     }
 
     /// # Errors
-    /// [`Error::Argument`] if a frame has no offset, or is outside a file of `file_size` bytes.
+    /// [`Error::Argument`] if the numbers of frames, offsets and sizes differ, or if a frame is
+    /// outside a file of `file_size` bytes.
     fn check(&self, file_size: u64) -> Result<()> {
         let n = self.frames.len();
         if self.offsets.len() != n || self.sizes.len() != n {
@@ -74,7 +75,7 @@ pub struct BlockReport {
     pub bytes: u64,
     /// Number of read calls.
     pub calls: u64,
-    /// Row in the block and reason of each skipped frame.
+    /// For each skipped frame, its row in the block and why it was skipped.
     pub skipped: Vec<(usize, Error)>,
 }
 
@@ -144,7 +145,8 @@ impl BlockReader {
         })
     }
 
-    /// Prefetch the bytes of a block that will be read soon, if previous reads had to wait.
+    /// Prefetch the bytes of a block that will be read soon, if previous reads had to wait or if
+    /// the source is a store.
     ///
     /// # Errors
     /// [`Error::Argument`] if a frame is outside the file.
@@ -156,8 +158,9 @@ impl BlockReader {
         Ok(())
     }
 
-    /// Announce the bytes of a block to the source. For a store, the rest of a frame is included if
-    /// reading it takes less time than another request, since the decoder may need it.
+    /// Announce the bytes of a block to the source. For a store, the rest of a frame is announced,
+    /// too, if reading it takes less time than another request, because the decoder may need this
+    /// rest.
     fn announce(&mut self, extents: Extents<'_>) {
         let Access { mut gap, ahead, .. } = self.source.access();
         if extents.frames.len() <= FEW {
@@ -178,8 +181,9 @@ impl BlockReader {
 
     /// Read and decode a block.
     ///
-    /// If a frame lacks a wanted field, the numbers of this field are NaN, or empty for a visitor.
-    /// If the field is `required`, the frame is refused.
+    /// If a frame lacks a wanted field, the numbers of this field are NaN. A visitor must not use
+    /// the numbers of such a field, which are undefined. If the field is `required`, the frame is
+    /// refused.
     ///
     /// # Errors
     /// Without `skip`, the error of the first damaged or refused frame. With `skip`, the row of
@@ -244,10 +248,11 @@ impl BlockReader {
     }
 
     /// Read the bytes for row `first`, and for the following rows if they are close in the file.
-    /// Return the next row.
+    /// Return the first row that was not read.
     ///
     /// One call may read the end of one frame and the beginning of the next. In NetCDF, for
-    /// example, these are a cell, and the next time and first atoms.
+    /// example, one call reads the cell of a frame, and the time and the first atoms of the next
+    /// frame.
     fn fetch(&mut self, extents: Extents<'_>, first: usize) -> Result<usize> {
         self.pieces.clear();
         self.ranges.clear();
@@ -385,7 +390,8 @@ fn show_first_frame(source: &dyn Source, file_size: u64, decoder: &mut dyn Decod
         .map_err(|fault| Error::damaged(source.path(), Some(0), start, size, fault))
 }
 
-/// Return true if the call that reads up to `end` can include a range that starts at `start`.
+/// Return true if a read up to `end` can continue to a range that begins at `start`, because the
+/// gap between them is small.
 fn within_reach(end: u64, start: u64, gap: u64) -> bool {
     start >= end && start - end <= gap
 }
@@ -396,18 +402,18 @@ fn grow(buffer: &mut Vec<u8>, len: usize) {
     }
 }
 
-// Prefetching: the decision, and the requests.
+// Decision whether to prefetch, and the requests.
 
 // A block whose reading took longer than these limits came from a disk or a network.
 
-/// Maximum time of a call, without that of copying its bytes, if the bytes are in memory.
+/// Maximum time of a read call if its bytes are in memory, without the time to copy the bytes.
 const CACHED_CALL: Duration = Duration::from_micros(4);
 /// Minimum rate of copying bytes that are in memory.
 const CACHED_BYTES_PER_SECOND: f64 = 1e9;
 
 /// Number of blocks that are prefetched after a block came from a disk. Then one block is read
-/// without prefetching, to test whether prefetching is still useful. Prefetching bytes that are in
-/// memory took a quarter of the time of sparse DCD blocks.
+/// without prefetching, to test whether prefetching is still useful. It is not useful if the bytes
+/// are in memory: it then took a quarter of the time of sparse DCD blocks.
 const BLOCKS_AHEAD: u32 = 32;
 
 /// Decision whether the next blocks should be prefetched.
@@ -435,8 +441,8 @@ impl Ahead {
     }
 }
 
-/// Number of frames up to which all requests are in progress at the same time, so that reading gaps
-/// of more than `GAP_OF_FEW` bytes saves no time.
+/// Maximum number of frames whose requests are all in progress at the same time. For so few frames,
+/// reading gaps of more than `GAP_OF_FEW` bytes saves no time.
 const FEW: usize = 4;
 const GAP_OF_FEW: u64 = 64 << 10;
 
@@ -575,7 +581,8 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Create the rows. They take the buffers of `scratch`, which [`Rows::into_scratch`] returns.
+    /// Create the rows. They use the buffers of `scratch` until [`Rows::into_scratch`] returns
+    /// them.
     ///
     /// # Errors
     /// [`Error::Argument`] if the arrays do not match `n` frames of `n_wanted` atoms.
@@ -606,7 +613,8 @@ impl<'a> Rows<'a> {
         self.scratch
     }
 
-    /// Return the buffers of a row for its frame; the frame's fields are written to `held`.
+    /// Return the buffers into which the frame of a row is decoded. The decoder writes the frame's
+    /// fields to `held`.
     pub fn place<'b>(&'b mut self, row: usize, held: &'b mut Fields) -> FrameOut<'b> {
         let width = self.width;
         let [positions, velocities, forces] = match &mut self.out.numbers {

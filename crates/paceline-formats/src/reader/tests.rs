@@ -11,8 +11,8 @@ fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
     reader_of(File::default(), runs, needs)
 }
 
-/// Return a reader of `file`. Its decoder learns from the first frame only if the file is in a
-/// store.
+/// Return a reader of `file`. If the file is in a store, the decoder learns the number of needed
+/// bytes from the first frame.
 fn reader_of(file: File, runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
     let runs = runs.iter().map(|&(start, len)| Run { start, len });
     let learns = file.access.is_some();
@@ -45,7 +45,7 @@ struct Rows {
     fields: Vec<u8>,
 }
 
-/// Read frames; their numbers are kept or visited.
+/// Read frames. Their numbers are stored in arrays or passed to a visitor.
 fn read_into(
     reader: &mut BlockReader,
     frames: &[u64],
@@ -174,7 +174,7 @@ fn a_decoder_of_several_runs_is_given_the_front_of_the_frame_where_it_asks() {
         start..start + 100,
     ];
     assert_eq!(reads(&file), expected);
-    // A single run that does not begin at the start of the frame is refused, too.
+    // A single run that does not begin at the start of the frame is not used as its front, either.
     let (file, mut reader) = self::reader(&[(10, 20)], 100);
     read(&mut reader, &[3], false).unwrap();
     assert_eq!(reads(&file), [start + 10..start + 30, start..start + 100]);
@@ -288,7 +288,8 @@ fn a_store_is_asked_again_for_all_frames_that_need_more_bytes() {
             .map(|frame| frame * FRAME..frame * FRAME + len);
         ranges.collect::<Vec<_>>()
     };
-    // The decoder learns from the first frame, whether its 100 bytes suffice or more must be read.
+    // The decoder learns from the first frame, both if its 100 bytes suffice and if more must be
+    // read.
     for (needs, n_calls) in [(100, 1 + 3), (400, 2 + 3)] {
         let file = File {
             access: Some(store),

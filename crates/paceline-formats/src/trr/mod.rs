@@ -14,8 +14,8 @@
 //!                           x, v and f 3 reals an atom, nm, nm/ps, kJ/(mol·nm)
 //! ```
 //!
-//! A real is an f32 or an f64, as determined by the sizes of the blocks. The other blocks are
-//! skipped.
+//! A real is an f32 or an f64, as determined by the sizes of the blocks. Blocks other than box, x,
+//! v and f are skipped.
 
 mod registry_entry;
 
@@ -29,7 +29,7 @@ use crate::{Decoder, Encoder, Fields, FrameIn, FrameOut, Run, Series, UnitCell, 
 pub use self::registry_entry::{Trr, TrrLayout};
 
 /// Factors that convert nm, nm/ps and kJ/(mol·nm) to MDAnalysis's units, by the same float32
-/// multiplications.
+/// multiplications as in MDAnalysis.
 const UNITS: [f32; 3] = [10.0, 10.0, 0.1];
 
 /// Size of box, virial and pressure in double precision, bytes.
@@ -37,19 +37,20 @@ const TENSORS_BYTES_MAX: u64 = 3 * 72;
 /// Size of position, velocity and force of an atom in double precision, bytes.
 const ATOM_BYTES_MAX: u64 = 3 * 24;
 
-/// Size of a vector in single precision, bytes: the minimum size of an atom in a frame with data of
-/// atoms.
+/// Size of a vector in single precision, bytes. In a frame with data of atoms, each atom has at
+/// least this size.
 pub const ATOM_BYTES_MIN: u64 = 12;
 
-/// Maximum number of frame sizes for which plans are kept. With or without a box, three fields and
-/// two precisions, there are at most 30 sizes.
+/// Maximum number of frame sizes for which plans are stored. The combinations of a box, three
+/// fields and two precisions have at most 30 sizes.
 const SIZES_MAX: usize = 32;
 
 /// Decodes the wanted data of frames.
 ///
 /// The size of a frame nearly always determines its content. The first frame of a size is read
-/// completely, and its header determines the bytes to read of later frames. If two frames of the
-/// same size have different content, all later frames of this size are read completely.
+/// completely, and its header determines which bytes of later frames of this size are read. If two
+/// frames of the same size have different content, all later frames of this size are read
+/// completely.
 #[derive(Debug)]
 pub struct TrrDecoder {
     atoms: Atoms,
@@ -112,8 +113,8 @@ impl TrrDecoder {
 
 impl Decoder for TrrDecoder {
     fn runs(&mut self, _frame: u64, size: u64) -> &[Run] {
-        // A damaged range of the file that is listed as one frame can have any size. Only its
-        // header is requested, which `decode` then refuses.
+        // A damaged range of the file is listed as one frame, and can have any size. Of a range
+        // that is too large, only the header is requested, and `decode` then refuses this header.
         let usual =
             HEADER_MAX as u64 + TENSORS_BYTES_MAX + ATOM_BYTES_MAX * self.atoms.n_total() as u64;
         self.unplanned[0].len = if size <= usual {
@@ -184,7 +185,7 @@ struct Plan {
     fields: [Option<usize>; 3],
     /// Number of bytes from the first wanted number of a field to the end of the last one.
     span: usize,
-    /// Wanted numbers of one field, at the same relative offsets for all three fields.
+    /// Wanted numbers of one field. Their relative offsets are the same in all three fields.
     pieces: Vec<Piece>,
 }
 
@@ -233,7 +234,8 @@ impl Plan {
         }
     }
 
-    /// Read the box, nm. It is rounded to single precision in any file, as in MDAnalysis.
+    /// Read the box, nm, in the precision of the file. `xdr::unit_cell` computes lengths and angles
+    /// in single precision, as in MDAnalysis.
     pub fn cell(&self, bytes: &[u8]) -> Option<[[f64; 3]; 3]> {
         let mut cell = [[0.0; 3]; 3];
         let numbers = &bytes[self.cell?..][..9 * self.contents.width as usize];
@@ -304,7 +306,7 @@ pub const HEADER_MAX: usize = 92;
 /// Size of a header in single precision, bytes.
 const HEADER_MIN: u64 = HEADER_FIXED + 8;
 
-/// Size of a header without time and lambda, whose precision the header determines.
+/// Size of a header without time and lambda, bytes. The precision of time and lambda varies.
 const HEADER_FIXED: u64 = 76;
 
 /// Text that GROMACS calls the version of the file.
@@ -505,8 +507,8 @@ impl Encoder for TrrEncoder {
             }
         }
         let (step, time) = xdr::moment(frame, "TRR")?;
-        // Without a cell, the box is written as zeros, as in GROMACS. Without a box, MDAnalysis's
-        // reader returns uninitialised memory.
+        // If there is no cell, a box of zeros is written, as in GROMACS. The box is not omitted,
+        // because MDAnalysis's reader would then return uninitialised memory.
         let vectors = xdr::box_vectors(&frame.cell)?;
         let start = bytes.len();
         let sizes = fields.map(|values| 4 * values.len());

@@ -1,7 +1,8 @@
 //! Packed positions of an XTC frame.
 //!
-//! Positions are stored in groups. A group contains one atom with its whole position, and a run of
-//! up to ten atoms, each with its difference from the previous atom.
+//! Positions are stored in groups. A group contains the full position of one atom, and a run of up
+//! to ten atoms. For each atom of the run, the difference from the previously stored atom is
+//! stored.
 //!
 //! ```text
 //! position   three integers from the header's minimum on: one number of mixed radix, or three
@@ -11,8 +12,10 @@
 //! distances  small index bits for each atom of the run: a number of mixed radix
 //! ```
 //!
-//! The first atom of a run is decoded before the atom with the whole position. An oxygen can thus
-//! be between its hydrogens, so that both differences are small.
+//! In the frame, the first atom of a run comes before the atom with the full position. In water (O,
+//! H, H), the first hydrogen can thus have the full position. Then the oxygen is stored relative to
+//! this hydrogen, and the second hydrogen relative to the oxygen, so that both differences are
+//! small.
 //!
 //! A mixed-radix number is stored from its lowest byte to its highest byte. The highest byte is cut
 //! to the remaining bits.
@@ -38,7 +41,7 @@ pub(super) const SMALL_MAX: usize = SMALL_SIZES.len() - 1;
 /// Maximum number of atoms in a run.
 pub(super) const RUN_MAX: usize = 10;
 
-/// Largest range of a coordinate that is combined with others into one number.
+/// Largest range of a coordinate for which x, y and z are combined into one number.
 pub(super) const PRODUCT_SIZE_MAX: u32 = 0xff_ffff;
 
 /// Minimum precision, integers per nm. With a lower precision, a 32-bit integer could exceed the
@@ -114,13 +117,13 @@ impl Packed {
         (least.div_ceil(8), most.div_ceil(8))
     }
 
-    /// Return true if a whole position is stored as three fields, and not as one mixed-radix
+    /// Return true if a full position is stored as three fields, and not as one mixed-radix
     /// number.
     pub(super) fn is_wide(&self) -> bool {
         self.sizes.iter().any(|&size| size > PRODUCT_SIZE_MAX)
     }
 
-    /// Return the number of bits of a whole position.
+    /// Return the number of bits of a full position.
     pub(super) fn full_bits(&self) -> u32 {
         if self.is_wide() {
             self.sizes
@@ -230,7 +233,8 @@ pub(super) struct GroupStart {
     pub(super) atom: usize,
     /// Number of wanted atoms before that atom.
     pub(super) out: usize,
-    /// Number of atoms in the run.
+    /// Number of atoms in the run of the previous group. This group has the same number if its flag
+    /// is 0.
     pub(super) run: usize,
     pub(super) small: usize,
 }
@@ -339,7 +343,7 @@ impl<'a> Groups<'a> {
         let mut before = full;
         let mut out = positions.chunks_exact_mut(3);
         for slot in 0..=mask.ilog2() as usize {
-            // The atom with the whole position is the second one, if the group has a second atom.
+            // The atom with the full position is the second one, if the group has a second atom.
             let position = if slot == 1 || run == 0 {
                 full
             } else {
@@ -363,7 +367,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// Decode a whole position, relative to the minimum.
+    /// Decode a full position, relative to the minimum.
     fn full(&mut self, mut bit: u64) -> Result<[i64; 3], Fault> {
         let at = bit;
         let sizes = self.packed.sizes;
@@ -462,9 +466,9 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Return quotient and remainder of a division by the last of three sizes. The number is below
-/// twice the product of the sizes, and the other two have 24 or 25 bits, so that the quotient fits
-/// into 64 bits.
+/// Divide by the last of three sizes, and return quotient and remainder. The quotient fits into 64
+/// bits, because the number is below twice the product of the three sizes, and the first two sizes
+/// have at most 25 bits.
 fn divide_wide(number: u128, divisor: u64) -> (u64, u64) {
     let divisor = u128::from(divisor);
     ((number / divisor) as u64, (number % divisor) as u64)
@@ -476,7 +480,7 @@ fn divide_wide(number: u128, divisor: u64) -> (u64, u64) {
 #[derive(Debug)]
 pub(super) struct Wanted {
     /// Bits of the atoms: atom i is bit i % 8 of byte i / 8. There are three more bytes than
-    /// needed, for `of`.
+    /// needed, because `of` always reads four bytes.
     bits: Vec<u8>,
     /// Index after the last wanted atom.
     pub(super) end: usize,

@@ -5,15 +5,16 @@
 //! the end of the frame, the walk stops, and `decode` continues.
 //!
 //! Decoding takes about 13 cycles per atom (Zen 3) for a whole frame. The limit is the number of
-//! instructions, and not memory. Only the branch at the end of a run is often mispredicted: half of
-//! the time in proteins, rarely in water.
+//! instructions, and not memory. Only the branch at the end of a run is often mispredicted: in
+//! proteins in half of the cases, in water rarely.
 //!
 //! SSE2 lanes reduced the time by 18 %. Loads and stores without bounds checks, and finding the
-//! next group before unpacking a group, had no effect. Compiled for AVX2 and BMI2, decoding takes
-//! 1.0 to 1.07 of the time (Zen 5).
+//! next group before unpacking a group, had no effect. If the code is compiled for AVX2 and BMI2,
+//! it is not faster: it takes 1.0 to 1.07 times as long (Zen 5).
 //!
-//! If one atom in 15 is wanted, half of the time is spent on finding the groups: each group begins
-//! where the previous one ends. The other half is spent on unpacking groups with wanted atoms.
+//! If one atom in 15 is wanted, half of the time is spent on finding the groups, because each group
+//! begins where the previous one ends. The other half is spent on unpacking groups with wanted
+//! atoms.
 
 use super::decode::{GroupStart, Packed, RUN_MAX, SMALL_MIN, Wanted};
 use super::mixed_radix::{Digits, FAR, FAR_FAST, SMALL, SMALL_FAST};
@@ -74,7 +75,7 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Create the walk; `None` if the fast path does not support these whole positions.
+    /// Create the walk; `None` if the fast path does not support these full positions.
     pub(super) fn new(packed: &Packed, bytes: &'a [u8]) -> Option<Self> {
         let full = Digits::of_positions(packed)?;
         let [x, y, z] = packed.minimum;
@@ -154,7 +155,8 @@ impl<'a> Walk<'a> {
         let window = self.window(bit + self.full.bits);
         let mut small_at = bit + self.full.bits + 1;
         // The flag is usually set in proteins, and rarely in water, so that the branch is predicted
-        // well. If it is not taken, the place of the next group does not depend on this load.
+        // well. If the branch is not taken, the place of the next group does not depend on this
+        // load.
         if window >> 63 == 1 {
             let code = (window >> 58) as usize & 31;
             place.run = code / 3;
@@ -185,7 +187,7 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// Unpack the atoms of a group in `mask` to the front of `positions`.
+    /// Write the atoms of a group that are in `mask` to the front of `positions`, in Å.
     #[inline(always)]
     fn gather(&self, mut mask: u32, unpacked: &[Four; GROUP_MAX], positions: &mut [f32]) {
         let mut out = positions.chunks_exact_mut(3);
@@ -198,8 +200,9 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Decode the first `steps` atoms of the run of a group, and the atom with the whole position.
-    /// `put` gets the index of each atom in the group and its position, in order.
+    /// Decode the first `steps` atoms of the run of a group, and the atom with the full position.
+    /// `put` is called for each of these atoms, in order, with the atom's index in the group and
+    /// its position.
     #[inline(always)]
     fn unpack(
         &self,
@@ -222,7 +225,7 @@ impl<'a> Walk<'a> {
             before = before.minus(half).plus(digits);
             self.check(before, sound);
             put(slot, before);
-            // The atom with the whole position is the second atom.
+            // The atom with the full position is the second atom.
             if slot == 0 {
                 put(1, full);
                 slot = 1;

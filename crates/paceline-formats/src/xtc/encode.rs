@@ -1,8 +1,9 @@
 //! Encoding of frames with the same bytes as GROMACS.
 //!
-//! Positions become integers in float32, in the order of operations of xdrfile and of MDAnalysis's
-//! writer: Å × 0.1, × precision, add half a unit away from zero, truncate. A writer may group atoms
-//! as it likes. The grouping here is that of GROMACS, at no cost in time.
+//! Positions are converted to integers by float32 operations, in the same order as in xdrfile and
+//! in MDAnalysis's writer: Å × 0.1, × precision, add half a unit away from zero, truncate. The
+//! format does not prescribe how atoms are grouped. The grouping here is that of GROMACS, and takes
+//! no additional time.
 
 use super::decode::{
     PRECISION_MIN, PRODUCT_SIZE_MAX, SMALL_MAX, SMALL_MIN, SMALL_SIZES, bit_length,
@@ -157,7 +158,7 @@ impl Start {
 /// Maximum number of atoms in a run; the format allows 10.
 const RUN_MAX: usize = 8;
 
-/// Maximum change, within a frame, of `smallidx`: XTC's number of the range of small differences.
+/// Maximum change of the small index (`smallidx` in xdrfile) within a frame.
 const SMALL_SPAN: usize = 8;
 
 /// Parameters of a small index.
@@ -166,7 +167,7 @@ struct Small {
     radix: Radix,
     /// Half of the range of a difference, along each axis.
     half: [i32; 4],
-    /// Upper bound of a difference.
+    /// Maximum absolute value of a difference, along each axis.
     below: [i32; 4],
 }
 
@@ -210,7 +211,7 @@ fn max_bytes(integers: &Integers) -> usize {
     (integers.atoms.len() * atom).div_ceil(8) + SLACK
 }
 
-/// Encoding of whole positions, relative to the minimum.
+/// Encoding of full positions, relative to the minimum.
 enum Whole {
     Mixed(Radix),
     /// Numbers of bits of x, y and z, if a range is too large for a combined number.
@@ -273,7 +274,7 @@ fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
     bits.len()
 }
 
-/// Group: one atom with its whole position, and the following atoms with their differences.
+/// Group: one atom with its full position, and the following atoms with their differences.
 struct Group {
     full: Four,
     run: usize,
@@ -314,7 +315,8 @@ impl<'a> Groups<'a> {
     fn next(&mut self, first: Four) -> Group {
         let below = Four::new(SMALL[self.small].below);
         let change = self.likely_change(first);
-        // The second atom is stored whole, so that an oxygen is between its hydrogens.
+        // The second atom is stored with its full position, so that an oxygen is stored between its
+        // hydrogens.
         let group = match self.atoms.get(self.at + 1) {
             Some(&second) if near(first.minus(second), below) => {
                 self.find_run(first, second, change)
@@ -403,7 +405,7 @@ struct Integers {
     atoms: Vec<Four>,
     minimum: [i32; 3],
     maximum: [i32; 3],
-    /// Minimum over consecutive atoms of |x| + |y| + |z| of their difference.
+    /// Minimum of |Δx| + |Δy| + |Δz| over all pairs of consecutive atoms.
     least: i32,
 }
 
@@ -474,14 +476,14 @@ impl Range {
 }
 
 /// Return numbers whose integer parts are the nearest integers. xdrfile adds half a unit in double
-/// precision, and rounds the sum; the results are the same.
+/// precision, and rounds the sum to float32; the results are the same.
 #[inline(always)]
 fn rounded(position: [f32; 4], precision: f32) -> Floats {
     let nm = Floats::new(position).times(NM_PER_ANGSTROM);
     nm.times(precision).add_half_away_from_zero()
 }
 
-/// Compute the minimum over consecutive atoms of |x| + |y| + |z| of their difference. Sums that
+/// Compute the minimum of |Δx| + |Δy| + |Δz| over all pairs of consecutive atoms. Sums that
 /// overflow wrap, as in xdrfile.
 fn least_distance(atoms: &[Four]) -> i32 {
     let distances = atoms.windows(2).map(|pair| {
@@ -509,7 +511,8 @@ fn invalid_value_reason(positions: &[[f32; 3]], precision: f32) -> String {
 
 // Writing of numbers into a bit stream.
 
-/// Maximum number of bits of a word, in addition to up to seven pending bits.
+/// Maximum number of bits of a word for [`Bits::put`], because up to seven bits are already
+/// pending.
 const WORD: u32 = 56;
 
 /// Number of bytes after the last bit that [`Bits::put`] may overwrite.

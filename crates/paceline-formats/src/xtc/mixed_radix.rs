@@ -8,7 +8,7 @@ use super::simd_vectors::{Four, Two};
 /// exactly. `Reciprocal::new` proves this at compile time.
 pub(super) const SMALL_FAST: usize = 32;
 
-/// Number of bits that a 64-bit load contains, whatever bit of a byte the number begins at.
+/// Number of bits that a 64-bit load certainly contains, even if the number begins within a byte.
 const WINDOW: u32 = 57;
 
 /// Largest small index whose numbers fit into a window.
@@ -120,7 +120,8 @@ impl Small {
     }
 }
 
-/// Parameters of all small indices. Unused entries below the smallest index repeat its parameters.
+/// Parameters of the small indices up to `SMALL_FAST`. Entries below the smallest index are unused;
+/// they repeat the parameters of the smallest index.
 pub(super) static SMALL: [Small; SMALL_FAST + 1] = {
     let mut table = [Small::new(SMALL_MIN); SMALL_FAST + 1];
     let mut index = SMALL_MIN;
@@ -146,8 +147,8 @@ pub(super) struct Digits {
 }
 
 impl Digits {
-    /// Create the parameters; `None` if the divisions would not be exact. As for `Reciprocal`, they
-    /// are exact while number × excess < 2^(64 + shift), and an excess is at most its divisor.
+    /// Create the parameters; `None` if the divisions would not be exact. As for `Reciprocal`, a
+    /// division is exact while number × excess < 2^(64 + shift). The excess is at most the divisor.
     const fn new(bits: u32, y: u64, z: u64) -> Option<Self> {
         let yz = y * z;
         if bits > WINDOW || z < 2 || yz.ilog2() + z.ilog2() > 61 {
@@ -166,7 +167,7 @@ impl Digits {
         })
     }
 
-    /// Create the parameters for the whole positions of a frame.
+    /// Create the parameters for the full positions of a frame.
     pub(super) fn of_positions(packed: &Packed) -> Option<Self> {
         let [_, y, z] = packed.sizes.map(u64::from);
         let fit = !packed.is_wide();
@@ -186,8 +187,8 @@ impl Digits {
     }
 }
 
-/// Parameters of a small index above `SMALL_FAST`. Such indices occur if consecutive atoms are some
-/// nm apart, such as ions.
+/// Parameters of a small index above `SMALL_FAST`. Such indices occur if consecutive atoms, such as
+/// ions, are some nm apart.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Far {
     digits: Digits,

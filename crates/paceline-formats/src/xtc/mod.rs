@@ -57,8 +57,8 @@ const PLAIN_START: usize = 56;
 const AT_ATOMS: usize = 4;
 const AT_BYTE_COUNT: usize = 88;
 
-/// Minimum size of a frame with this number of atoms, bytes. It is packed, and all atoms except one
-/// are in runs of small differences.
+/// Minimum size of a frame with this number of atoms, bytes. For a packed frame, this is the size
+/// if all runs have the maximum length and the fewest bits, without the bits of full positions.
 fn frame_min(n_atoms: u64) -> u64 {
     const LEAST_BITS: u64 = SMALL_MIN as u64;
     match n_atoms <= PLAIN_ATOMS as u64 {

@@ -313,7 +313,7 @@ fn least(numbers: &[f64]) -> f64 {
 
 /// Angles of triples of atoms, at the second atom.
 ///
-/// The arctangent is that of the system library.
+/// The arctangent is that of the system library, so that the last bit may differ between systems.
 #[derive(Debug, Clone)]
 pub struct Angles(Groups<3>);
 
@@ -452,8 +452,8 @@ impl Triclinic {
         let cell = cell.reduced();
         let vectors = *cell.vectors();
         let neighbours = std::array::from_fn(|k| {
-            // In base 3, the first digit other than 1 is a 2 in the numbers 14 to 26. The images
-            // opposite to these begin with a 0 and are left out.
+            // In the base-3 numbers 14 to 26, the first digit other than 1 is a 2. In the opposite
+            // images, which are left out, this digit is a 0.
             let digits = [(k + 14) / 9, (k + 14) / 3 % 3, (k + 14) % 3];
             let vector = cell.shifted([0.0; 3], digits.map(|digit| digit as f64 - 1.0));
             (vector, square(vector))
@@ -466,8 +466,8 @@ impl Triclinic {
         }
     }
 
-    /// Return the image rounded vector by vector. If its square is below `near`, it is the nearest
-    /// image.
+    /// Return the image that is found by rounding vector by vector. If the square of this image is
+    /// below `near`, it is the nearest image.
     #[inline(always)]
     fn folded(&self, d: [f64; 3]) -> [f64; 3] {
         folded_aslant(d, &self.vectors, &self.over)
@@ -510,8 +510,8 @@ impl Far {
         self.n += 1;
     }
 
-    /// Replace the squared distances in `out` by those of the nearest neighbours, and clear the
-    /// list.
+    /// Replace the squared distances in `out` by those of the nearest neighbouring images, and
+    /// clear the list.
     fn shorten(&mut self, cell: &Triclinic, out: &mut [f64]) {
         shorten(self, cell, out);
         self.n = 0;
@@ -540,7 +540,7 @@ by_widest! {
     }
 }
 
-/// Return the image rounded vector by vector, in a triclinic cell.
+/// Return the image that is found by rounding vector by vector, in a triclinic cell.
 #[inline(always)]
 fn folded_aslant([x, y, z]: [f64; 3], [a, b, c]: &[[f64; 3]; 3], over: &[f64; 3]) -> [f64; 3] {
     let w = whole(z * over[2]);

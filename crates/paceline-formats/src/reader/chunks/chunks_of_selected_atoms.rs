@@ -14,19 +14,20 @@ use crate::hdf5_chunks::{
 use crate::reader::ask_for;
 use crate::source::Source;
 
-/// Wanted atoms of each row of a dataset, and their layout in its chunks.
+/// Wanted atoms of each row of a dataset, and the layout of these atoms in the chunks.
 pub(super) struct Selection {
     pub dataset: Dataset,
     pub units: Units,
     pub grid: Grid,
     pub pipeline: Pipeline,
-    /// Number of values of a frame in a block.
+    /// Number of wanted values of one frame.
     pub frame_len: usize,
 }
 
 impl Selection {
     /// # Errors
-    /// [`Error::Unsupported`] if the dataset is impossible in the file.
+    /// [`Error::Unsupported`] if the description of the dataset contradicts itself, the number of
+    /// atoms or the size of the file, or if a filter is not supported.
     pub fn new(
         io: &TimedSource,
         element: Element,
@@ -57,7 +58,7 @@ impl Selection {
         self.dataset.chunk.is_none()
     }
 
-    /// Return the number, along the first axis, of the chunks that contain a row.
+    /// Return the index of the chunks that contain a row. Chunks are counted along the first axis.
     pub fn chunk_number(&self, row: u64) -> u64 {
         row / self.grid.chunk_rows
     }
@@ -180,8 +181,8 @@ impl Selection {
         }
     }
 
-    /// Return a description of a row of a contiguous dataset that extends beyond the end of the
-    /// file.
+    /// Return a description of a row that extends beyond the end of the file, in a contiguous
+    /// dataset.
     pub fn cut_row(&self, row: u64, offset: u64, file_size: u64) -> Flaw {
         Flaw {
             what: format!("row {row} of {}", self.dataset.name),
@@ -209,8 +210,8 @@ fn check_axes(dataset: &Dataset, n_atoms: u64, per_atom: u64) -> std::result::Re
     }
 }
 
-/// Refuse rows with more numbers than the file can contain, and rows of more chunks than the file
-/// has bytes: both would need unlimited memory.
+/// Refuse rows with more numbers than the file can contain, and rows that consist of more chunks
+/// than the file has bytes. Without these limits, a damaged file could request unlimited memory.
 fn check_room(dataset: &Dataset, file_size: u64) -> std::result::Result<(), String> {
     let numbers: u64 = dataset.shape[1..].iter().product();
     let most = file_size.saturating_mul(max_expansion(&dataset.filters) as u64)
@@ -231,8 +232,8 @@ fn check_room(dataset: &Dataset, file_size: u64) -> std::result::Result<(), Stri
     }
 }
 
-// Frames in which the order of atoms is not fixed: each frame contains the id of the atom in each
-// slot.
+// The following code is for frames in which the order of atoms is not fixed. Each frame contains
+// the id of the atom in each slot.
 
 /// Mark of an atom without a slot.
 const NO_SLOT: usize = usize::MAX;
@@ -241,7 +242,7 @@ const NO_SLOT: usize = usize::MAX;
 pub(super) struct Ids {
     reader: DatasetReader,
     n_slots: usize,
-    /// Increasing ids of all atoms, in paceline's order of atoms.
+    /// Ids of all atoms, in increasing order. This is paceline's order of atoms.
     order: Vec<i64>,
     atoms: Atoms,
     /// Ids in all slots of the frames read last, one frame after another.
@@ -254,8 +255,8 @@ pub(super) struct Ids {
 
 impl Ids {
     /// # Errors
-    /// [`Error::Unsupported`] if ids are not integers, [`Error::Argument`] if the order belongs to
-    /// other atoms.
+    /// [`Error::Unsupported`] if ids are not integers. [`Error::Argument`] if `order` is not
+    /// increasing, or has a different number of ids than there are atoms.
     pub fn new(io: &TimedSource, ids: Identity, atoms: &Atoms) -> Result<Ids> {
         let Identity { element, order } = ids;
         if order.len() != atoms.n_total() || !order.is_sorted_by(|a, b| a < b) {
@@ -342,7 +343,7 @@ impl Ids {
         let numbers = &self.numbers[k * self.n_slots..(k + 1) * self.n_slots];
         let first = self.order.first().copied().unwrap_or_default();
         for (slot, &number) in numbers.iter().enumerate() {
-            // Ids are usually consecutive.
+            // Ids are usually consecutive, so that this guess is usually right.
             let guess = number.wrapping_sub(first) as usize;
             let atom = match self.order.get(guess) == Some(&number) {
                 true => guess,
@@ -386,7 +387,8 @@ impl Ids {
 ///
 /// # Errors
 /// [`Error::DamagedChunk`] for the first chunk that cannot be read. [`Error::Argument`] if the
-/// dataset does not contain integers, or is larger than the file can be. Errors of the source.
+/// dataset does not contain integers, or has more numbers than the file can contain. Errors of the
+/// source.
 pub fn read_integers(
     source: Arc<dyn Source>,
     dataset: Dataset,

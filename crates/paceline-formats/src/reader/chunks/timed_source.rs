@@ -11,7 +11,7 @@ use crate::hdf5_chunks::Decompressors;
 use crate::reader::{CHUNK, grow, within_reach};
 use crate::source::{GAP, Source};
 
-/// Source, and the cost of reading from it.
+/// Source, the time spent on reading from it, and reused buffers.
 pub(super) struct TimedSource {
     pub source: Arc<dyn Source>,
     /// Size of the file when it was opened, bytes.
@@ -39,7 +39,7 @@ impl TimedSource {
         })
     }
 
-    /// Fill a buffer from an offset on.
+    /// Fill a buffer with the bytes from an offset on.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let started = Instant::now();
         let read = self.source.read_at(offset, buffer);
@@ -73,7 +73,7 @@ impl<K: Copy> Run<K> {
         self.pieces.is_empty()
     }
 
-    /// Return true if a range is close enough to the collected ranges.
+    /// Return true if one call can read a range together with the collected ranges.
     pub fn accepts(&self, piece: &Range<u64>) -> bool {
         let near = piece.start <= self.range.end || within_reach(self.range.end, piece.start, GAP);
         self.is_empty()
@@ -117,10 +117,10 @@ impl<K: Copy> Run<K> {
 
 // Frames of a block that cannot be read, with reasons.
 
-/// Contradiction between a dataset and the index of the file, or in its encoding.
+/// Contradiction between a dataset and the index of the file, or within the encoded data.
 #[derive(Debug, Clone)]
 pub(super) struct Flaw {
-    /// Chunk or row, and dataset.
+    /// Name of the chunk or row, and of its dataset.
     pub what: String,
     /// Offset in the file, bytes; `None` if the index contains an impossible offset.
     pub offset: Option<u64>,

@@ -56,8 +56,8 @@ impl Source for File {
     }
 }
 
-/// Decoder that requests `runs` of each frame, and then its first `needs` bytes. With `learns`, it
-/// requests these and [`MARGIN`] more of all frames after the first one.
+/// Decoder that requests `runs` of each frame, and then its first `needs` bytes. With `learns`,
+/// after the first frame, the first run of each frame has `needs` + [`MARGIN`] bytes.
 pub struct Picky {
     pub runs: Vec<Run>,
     pub needs: usize,
