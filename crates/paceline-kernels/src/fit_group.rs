@@ -110,8 +110,9 @@ impl Freedom {
     }
 }
 
-/// Return the part of a rotation about one axis: the rotation by one Euler angle about the fixed
-/// axes x, y, z, in this order, as in `MDAnalysis.lib.transformations.euler_from_matrix`.
+/// Return the part of a rotation that is about one axis. It is the rotation by one of the three
+/// Euler angles about the fixed axes x, y and z, in this order, as in
+/// `MDAnalysis.lib.transformations.euler_from_matrix`.
 fn about_axis(rotation: &Matrix3, axis: usize) -> Matrix3 {
     let r = rotation;
     let cosine_y = (r[0][0] * r[0][0] + r[0][1] * r[0][1]).sqrt();

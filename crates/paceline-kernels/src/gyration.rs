@@ -171,7 +171,7 @@ fn describe(tensor: &Matrix3, numbers: &mut [f64]) {
 }
 
 /// Compute the eigenvalues of a symmetric matrix by Jacobi rotations, in ascending order. They are
-/// NaN if any element of the matrix is NaN.
+/// NaN if any element of the matrix is not finite.
 fn eigenvalues(matrix: &Matrix3) -> [f64; 3] {
     if matrix.iter().flatten().any(|x| !x.is_finite()) {
         return [f64::NAN; 3];

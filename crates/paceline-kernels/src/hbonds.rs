@@ -1,8 +1,8 @@
 //! Hydrogen bonds: triples of donor, hydrogen and acceptor that meet a criterion in a frame.
 //!
 //! With the criterion of MDAnalysis, the bonds, distances, angles and their order are the same as
-//! those of `MDAnalysis.analysis.hydrogenbonds`. They have the same bits where Rust's `atan2` has
-//! the same bits as the C function.
+//! those of `MDAnalysis.analysis.hydrogenbonds`. Distances and angles have the same bits if Rust's
+//! `atan2` has the same bits as the C function.
 
 use std::f64::consts::PI;
 
@@ -21,8 +21,9 @@ const LEAST: f64 = 1.0;
 /// Minimum number of pairs in a part of a frame that one thread computes.
 const LEAST_PAIRS: usize = 4096;
 
-/// Number of donors whose hydrogens are always searched. They usually yield the `FEW`
-/// donor–hydrogen pairs from which on the rounding does not depend on the number of pairs.
+/// Number of donors whose hydrogens are always searched. These donors usually have at least `FEW`
+/// hydrogens. From `FEW` donor–hydrogen pairs on, the rounding does not depend on the number of
+/// pairs.
 const SOME: usize = 4 * FEW;
 
 /// Geometric criterion of a hydrogen bond: distances in Å, angles in degrees.
@@ -226,8 +227,8 @@ impl HydrogenBonds {
         let (reach, _) = self.criterion.reach();
         let most = self.donors.within.map_or(reach, |within| reach.max(within));
         let cell = cell_for(dimensions, most, "the search for hydrogen bonds")?;
-        // If this search cannot be used, the search that starts from hydrogens runs, and reports
-        // any error.
+        // If the search for acceptors first is not possible or fails, hydrogens are searched first.
+        // This second search reports any error.
         let measure = match self.acceptors_first(frame, cell, scratch) {
             Ok(Some(measure)) => measure,
             _ => self.hydrogens_first(frame, cell, scratch)?,

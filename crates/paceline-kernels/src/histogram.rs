@@ -11,8 +11,8 @@ const LANES: usize = 8;
 /// Maximum number of distances that are binned at a time.
 pub const PIECE: usize = 64;
 
-/// Maximum number of bins in single precision. For more bins, or longer distances (Å), single
-/// precision leaves too many bins uncertain.
+/// Maximum number of bins in single precision, and range of the end of the last bin (Å). Outside
+/// these limits, single precision leaves too many bins uncertain.
 const MOST_BINS: usize = 1 << 14;
 const DISTANCES: RangeInclusive<f64> = 1e-6..=1e6;
 

@@ -1,9 +1,10 @@
 //! Choice of wider instruction sets at run time, beyond those of the base build.
 //!
 //! A function in `by_widest` is compiled from the same code for the base build, for AVX2, and
-//! optionally for AVX-512. The order of operations is the same in all of them. No version fuses
-//! operations that could change a result relative to the others, so results have the same bits. On
-//! other processors the function is compiled once; aarch64 has NEON in its base build.
+//! optionally for AVX-512. The order of operations is the same in all of these versions. No version
+//! fuses operations if this could change a result, so that the results of all versions have the
+//! same bits. On other processors the function is compiled once; aarch64 has NEON in its base
+//! build.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -76,11 +77,11 @@ fn detected() -> Instructions {
 /// Compile a function for the base build and for AVX2, and call the version that the processor
 /// supports.
 ///
-/// Functions that it calls must be `#[inline(always)]`; otherwise they use the instructions of the
-/// base build. Closures cannot be inlined in this way, and therefore use the base build. `WIDE` is
-/// true in the AVX2 and AVX-512 versions. `N` is the number of single-precision lanes: eight, or
-/// sixteen in the AVX-512 version. A function that begins with `16 lanes:` is also compiled for
-/// AVX-512.
+/// Functions that the compiled function calls must be `#[inline(always)]`; otherwise they use the
+/// instructions of the base build. Closures cannot be inlined in this way, and therefore use the
+/// base build. `WIDE` is true in the AVX2 and AVX-512 versions. `N` is the number of
+/// single-precision lanes: eight, or sixteen in the AVX-512 version. A function that begins with
+/// `16 lanes:` is also compiled for AVX-512.
 macro_rules! by_widest {
     (16 lanes: $(#[$meta:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
         $(#[$meta])*
@@ -219,8 +220,8 @@ pub(crate) fn write_set_bits(bits: u8, begin: usize, out: &mut [u32]) {
     }
 }
 
-/// Write the numbers whose bits are set to the front of `out` from `begin`, for each column. The
-/// rest of the eight entries is undefined. `WIDE` must be the constant of `by_widest`.
+/// For each column, write the numbers whose bits are set to `out`, from index `begin` on. The rest
+/// of the eight entries is undefined. `WIDE` must be the constant of `by_widest`.
 #[inline(always)]
 pub(crate) fn pack<const WIDE: bool, const N: usize>(
     numbers: [[f32; LANES]; N],
@@ -294,8 +295,9 @@ pub(crate) fn columns_of<const WIDE: bool, const N: usize>(rows: &[[f32; 3]; N])
         // numbers of a column.
         unsafe {
             let from = rows.as_ptr().cast::<f32>();
-            // Four atoms occupy twelve numbers, and there are eight atoms. Each register contains
-            // four numbers of either half: the first four, the second four, or the last four.
+            // The eight atoms are two halves of four atoms, and each half occupies twelve numbers.
+            // Each register contains four numbers of both halves: the first four, the second four,
+            // or the last four.
             let first = _mm256_loadu2_m128(from.add(12), from);
             let second = _mm256_loadu2_m128(from.add(16), from.add(4));
             let last = _mm256_loadu2_m128(from.add(20), from.add(8));
@@ -410,8 +412,8 @@ static TO_ROWS: [[[u32; 16]; 2]; 3] = {
     table
 };
 
-/// Return the larger of a magnitude and the magnitude of another number, for each lane. If one of
-/// the two is NaN, the result is one of the two. `WIDE` and `N` must be the constants of
+/// For each lane, return the larger of `one`, which is a magnitude, and the magnitude of `other`.
+/// If one of the two is NaN, the result is one of the two. `WIDE` and `N` must be the constants of
 /// `by_widest`.
 #[inline(always)]
 pub(crate) fn larger_magnitude<const WIDE: bool, const N: usize>(

@@ -11,8 +11,8 @@ use paceline_base::error::Result;
 
 /// Add the frames of a block to the moments of earlier frames. Return the sum of the RMSDs (Å) of
 /// the superposed atoms, or 0 without superposition. `positions` has the shape (frames, `n_atoms`,
-/// 3), Å. `mean` (Å) and `m2` (Å²) contain 3 numbers for each atom of `atoms`; all are zero while
-/// `count` is zero.
+/// 3), Å. `mean` (Å) and `m2` (Å²) contain 3 numbers for each atom of `atoms`. If `count` is zero,
+/// all of these numbers must be zero.
 ///
 /// # Errors
 /// [`Error::Argument`](paceline_base::error::Error::Argument) if the lengths of the slices do not

@@ -18,7 +18,7 @@ use crate::cell_list::Points;
 use crate::threads_within_frame::{MANY, change, compute_parts, part_len, ranges};
 use paceline_base::error::{self, Error};
 
-/// Number of atoms below which MDAnalysis compares all pairs of a group.
+/// Number of atoms of the smaller group below which MDAnalysis compares all pairs.
 pub(crate) const FEW: usize = 10;
 /// Number of pairs above which MDAnalysis uses cell lists, as long as distances are less than half
 /// the cell.

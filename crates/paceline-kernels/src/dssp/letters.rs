@@ -13,7 +13,7 @@ use crate::transform_common::Refused;
 use crate::{Columns, check_len};
 use paceline_base::error::{self, Error};
 
-/// Codes of the letters in a row: - H B E G I T S P.
+/// Codes of the letters in a row of results, in the order - H B E G I T S P.
 pub const LOOP: u8 = 0;
 const ALPHA: u8 = 1;
 const BRIDGE: u8 = 2;
@@ -26,12 +26,12 @@ const PPII: u8 = 8;
 
 /// Coupling constant of the electrostatic energy, kcal Å/mol.
 const COUPLING: f64 = -27.888;
-/// Maximum energy of a hydrogen bond, and minimum energy, kcal/mol.
+/// Maximum energy of a hydrogen bond, and lower limit of computed energies, kcal/mol.
 const BOND: f64 = -0.5;
 const LEAST: f64 = -9.9;
-/// Distance of atoms below which the energy is the minimum, Å.
+/// If two atoms are nearer than this distance (Å), the energy is `LEAST`.
 const TOO_NEAR: f64 = 0.5;
-/// Maximum distance of CA of bonded residues, Å.
+/// Maximum distance between the CA atoms of two bonded residues, Å.
 const CA_REACH: f64 = 9.0;
 /// Maximum distance from C to the next N within a chain, Å.
 const PEPTIDE: f64 = 2.5;
@@ -311,7 +311,7 @@ impl Chain {
         }
     }
 
-    /// Find the pairs of residues that two hydrogen bonds make into a bridge, in order.
+    /// Find the pairs of residues that form a bridge by two hydrogen bonds, in order.
     fn find_bridges(&mut self) {
         self.bridges.clear();
         let n_residues = self.bonds.len();
@@ -348,7 +348,7 @@ impl Chain {
                 }
             }
         }
-        // A bridge that meets both conditions counts as parallel.
+        // A pair that meets both the parallel and an antiparallel condition counts as parallel.
         bridges.sort_unstable();
         bridges.dedup_by_key(|bridge| bridge.0);
         self.bridges = bridges;
@@ -416,7 +416,7 @@ impl Chain {
         }
     }
 
-    /// Mark the unmarked residues inside turns, and where the chain bends.
+    /// Mark residues that have no letter yet: those inside turns, and those where the chain bends.
     fn mark_turns_and_bends(&mut self, backbone: &Backbone<'_>) {
         let n_residues = self.letters.len();
         for i in 1..n_residues.saturating_sub(1) {
@@ -441,7 +441,8 @@ impl Chain {
         }
     }
 
-    /// Mark unmarked residues where three in a row have the angles of a polyproline helix.
+    /// Mark residues that have no letter yet, if three consecutive residues have the angles of a
+    /// polyproline helix.
     fn mark_polyproline(&mut self, backbone: &Backbone<'_>) {
         let n_residues = self.letters.len();
         let mut in_row = 0;

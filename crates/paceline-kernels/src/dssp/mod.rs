@@ -330,8 +330,8 @@ impl Bonds {
     }
 
     /// Mark the residues between two turns of equal length that begin at consecutive residues.
-    /// Turns of four residues are marked first; turns of three and five only where no residue is
-    /// marked.
+    /// Turns of four residues are marked first. Turns of three or five are marked only if their
+    /// first two residues are not yet marked by turns of four.
     fn mark_helices(&mut self) {
         self.mark_turns(4, |_| true);
         let alpha = self.states.clone();

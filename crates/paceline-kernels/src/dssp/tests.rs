@@ -17,7 +17,8 @@ fn letters(n_residues: usize, found: &[[u32; 2]]) -> String {
     row.iter().map(letter).collect()
 }
 
-/// Return bonds from the N of a residue to the O of the residue `length` before.
+/// Return bonds from the N of a residue to the O of the residue that is `length` residues before
+/// it.
 fn turns(acceptors: std::ops::Range<u32>, length: u32) -> Vec<[u32; 2]> {
     acceptors
         .map(|acceptor| [acceptor + length, acceptor])

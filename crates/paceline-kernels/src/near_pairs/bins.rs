@@ -64,8 +64,8 @@ pub(super) struct Bins {
 }
 
 impl Bins {
-    /// Sort the atoms of `of` into bins, and collect the atoms of `others` that may be near any of
-    /// them in `near`: one list for each part of `others`.
+    /// Sort the atoms of `of` into bins. Collect in `near` the atoms of `others` that may be near
+    /// any atom in the bins, in one list for each part of `others`.
     ///
     /// # Errors
     /// A message if a position is not finite, or cannot be wrapped into the cell.
@@ -76,7 +76,8 @@ impl Bins {
         others: Atoms<'_>,
         near: &mut Vec<Vec<NearAtom>>,
     ) -> Result<(), String> {
-        // Rounding errors grow with the distance of the atoms from the cell.
+        // Rounding errors grow with the distance of the atoms from the cell. If an atom is farther
+        // away than assumed, the bins are made again.
         let mut largest = 0.0;
         loop {
             largest = self.put(measure, of, others.places.len(), largest)?;
@@ -211,7 +212,7 @@ impl Bins {
             }
         }
         // Counting sort: the count of a bin is stored two entries later. Then the start of each
-        // bin, stored one entry later, advances to its end.
+        // bin, which is stored one entry later, advances to the end of the bin.
         self.begins.clear();
         self.begins.resize(padded.iter().product::<usize>() + 2, 0);
         for &(bin, ..) in &self.entries {

@@ -11,10 +11,11 @@ use crate::superposition::Matrix3;
 
 /// Number of parts along each edge of a bin.
 pub(super) const PARTS: usize = 2;
-/// Number of parts from one bin before to one bin after a bin.
+/// Number of parts, along one edge, that may be within reach of a part: from one bin before the
+/// part to one bin after it.
 const REACHED: usize = 2 * PARTS + 1;
-/// Distance from the cell, summed over vectors and in units of the cell, from which positions need
-/// double precision for wrapping.
+/// Positions at least this far from the cell are wrapped in double precision. The distance is the
+/// sum over the cell vectors, in cells.
 pub(super) const FEW_CELLS: f32 = 16.0;
 /// Number that rounds: adding and subtracting it rounds numbers of magnitude below 2²² to whole
 /// numbers.

@@ -142,7 +142,8 @@ impl Measure {
         self.cell.map_or(f64::INFINITY, |cell| cell.near())
     }
 
-    /// Return the shortest image of a difference of positions, rounded as in `calc_angles`.
+    /// Return the shortest image of a difference of positions, rounded as in
+    /// `MDAnalysis.lib.distances.calc_angles`.
     pub fn difference(&self, from: Point, to: Point) -> Result<[f64; 3], String> {
         let plain = |from: Point, to: Point| std::array::from_fn(|k| f64::from(to[k] - from[k]));
         Ok(match (&self.cell, &self.pbc) {
@@ -165,8 +166,8 @@ impl Measure {
         })
     }
 
-    /// Sort indices `j` of the second group into the order of MDAnalysis. All of them are near one
-    /// position. `position` returns the position of an index.
+    /// Sort indices of the second group, with their distances, into the order of MDAnalysis. All of
+    /// these atoms are near the position `at`. `position` returns the position of an index.
     pub fn sort(
         &self,
         at: Point,
@@ -241,7 +242,7 @@ fn shortest_of_27(cell: &Cell, d: [f64; 3]) -> [f64; 3] {
 struct Lists {
     n: [i64; 3],
     periodic: [bool; 3],
-    /// Edge lengths of a cell of the list, and tilts: b over y, c over y and c over x.
+    /// Edge lengths of a cell of the list, and tilts: x of b per y, y of c per z, and x of c per z.
     sizes: [f64; 3],
     tilts: [f64; 3],
 }
@@ -277,8 +278,8 @@ impl Lists {
         std::array::from_fn(|k| ((along[k] / self.sizes[k]) as i64).rem_euclid(self.n[k]))
     }
 
-    /// Return the index of a cell among the neighbours of another cell; the last index if it is not
-    /// a neighbour.
+    /// Return the index (0 to 26) of a cell among the neighbours of another cell; 27 if it is not a
+    /// neighbour.
     fn rank(&self, home: [i64; 3], other: [i64; 3]) -> usize {
         let offset = |k: usize| {
             let offset = other[k] - home[k];

@@ -327,7 +327,7 @@ impl Search {
         Ok(())
     }
 
-    /// Mark those of `atoms` that are within the cutoff of the measure of any of the `others`.
+    /// Mark those of `atoms` that are near any of `others`: within the cutoff of the measure.
     ///
     /// # Errors
     /// As [`Search::find`].

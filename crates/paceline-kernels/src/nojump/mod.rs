@@ -1,6 +1,6 @@
 //! Unwrapping of atoms across cell faces. From frame to frame, each atom moves to the image nearest
-//! to its last position, vector by vector (Kulke & Vermaas 2022, J. Chem. Theory Comput. 18, 6161,
-//! equation B6).
+//! to its last position. This image is found vector by vector (Kulke & Vermaas 2022, J. Chem.
+//! Theory Comput. 18, 6161, equation B6).
 //!
 //! Images are counted in whole cells relative to the first frame of a trajectory. Integer counts
 //! add exactly, so that parts of a trajectory can be counted separately.
@@ -34,8 +34,8 @@ pub type Images = [i16; 3];
 /// Unwrapping sixteen frames of this minimum takes as long as waking a thread.
 const MOST_PARTS: usize = 16;
 const LEAST_PART: usize = 2 * PIECE;
-/// Maximum distance of an atom from the origin, in cells. Images can represent the distance to the
-/// opposite side.
+/// Maximum distance of an atom from the origin, in cells. An image can still represent a move from
+/// this distance to the opposite side.
 const FARTHEST: f64 = 16_383.0;
 
 /// Atoms that are unwrapped.
@@ -83,8 +83,9 @@ struct Turn {
 }
 
 impl Follower {
-    /// Create a follower. With `skip_damaged`, frames that cannot be unwrapped are skipped.
-    /// Otherwise the first such frame ends the run, and positions are checked immediately.
+    /// Create a follower. With `skip_damaged`, positions are checked first, and frames that cannot
+    /// be unwrapped are skipped. Otherwise positions are checked during unwrapping, and the first
+    /// such frame ends the run.
     pub fn new(task: NoJump, skip_damaged: bool) -> Self {
         let n = task.n_followed();
         let len = n
@@ -114,8 +115,9 @@ impl Follower {
     }
 
     /// Wait until the earlier blocks are moved, and then move the atoms of block `number`. Write
-    /// the images at the beginning of the block to `begin`: the images in its first valid frame, or
-    /// else in the last valid frame before. Return the refused frames, or `None` after `close`.
+    /// the images at the beginning of the block to `begin`: the images in its first valid frame,
+    /// or, if it has none, in the last valid frame before the block. Return the refused frames, or
+    /// `None` after `close`.
     ///
     /// # Errors
     /// [`Error::Argument`] if the slices do not contain the same number of whole frames, or an atom
@@ -210,7 +212,8 @@ impl NoJump {
     }
 
     /// Count images over the frames that [`Transform::apply`] did not refuse. Record the images in
-    /// `rows`, which must be sorted. For a refused frame, pass the row of the next valid frame.
+    /// the frames with the row numbers `rows`, which must be sorted. For a refused frame, pass the
+    /// row of the next valid frame.
     ///
     /// # Errors
     /// [`Error::Argument`] if the slices do not contain the same number of whole frames, there is
@@ -329,7 +332,8 @@ impl NoJump {
     /// Another atom may be lost in an earlier frame.
     fn first_lost(&self, stop: &Stop, positions: &[f32], steps: &[Step]) -> Refused {
         let lost = |(number, step): (usize, &Step)| {
-            // Earlier pieces were unwrapped without a lost atom up to this frame.
+            // Earlier pieces have no lost atom up to this frame. In earlier frames, this piece has
+            // none, either.
             let first = stop.atom + if number < stop.step { PIECE } else { 0 };
             let atoms = self.atoms.get(first..).unwrap_or_default();
             let reason = lost_atom_reason(atoms, &positions[step.frame.clone()], &step.cell)?;

@@ -1,6 +1,6 @@
 //! Positions of some atoms in a frame, and their images in the next frame: the time-critical part
-//! of unwrapping. All numbers have single precision. `steps` recomputes the cases in which rounding
-//! could change the result.
+//! of unwrapping. All numbers have single precision. The module `steps` recomputes the cases in
+//! which rounding could change the result.
 
 use super::Images;
 use crate::cell::Cell;
@@ -81,8 +81,8 @@ impl RoundedCell {
     }
 
     /// Convert positions to fractional coordinates. `FUSED` selects fused multiply-add; it must be
-    /// false, or the constant `WIDE` of `by_widest`. It changes the last digits but no image, and
-    /// reduces the time to 0.95.
+    /// false, or the constant `WIDE` of `by_widest`. Fused multiply-add changes the last digits but
+    /// no image, and reduces the time to 0.95.
     #[inline(always)]
     pub(super) fn fractions<const FUSED: bool>(
         &self,
@@ -219,8 +219,8 @@ pub(super) struct Maxima<const N: usize> {
     pub(super) by: [f32; N],
 }
 
-/// Read the first frame of a piece of atoms, which are in the images `given`; move the atoms there
-/// if `MOVE` is true.
+/// Read a piece of atoms in the first frame. The images of the atoms are `given`; move the atoms to
+/// these images if `MOVE` is true.
 #[inline(always)]
 pub(super) fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,

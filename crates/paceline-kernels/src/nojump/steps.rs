@@ -208,8 +208,8 @@ by_widest! {
     }
 }
 
-/// Copy the positions in the last frame from `last` to `other`, the buffer of the caller, if the
-/// number of steps is odd: steps alternate between these two buffers.
+/// Steps alternate between two buffers. If their number is odd, copy the positions in the last
+/// frame from `last` to `other`, which is then the buffer of the caller.
 #[inline(always)]
 fn copy_last(n_steps: usize, last: &mut PiecePositions, other: &mut PiecePositions) {
     if !n_steps.is_multiple_of(2) {
@@ -277,7 +277,7 @@ impl Bounds {
     }
 }
 
-/// Lost atom of a piece.
+/// Atom of a piece at which unwrapping stopped, as in [`Stop`].
 struct LostAtom {
     atom: usize,
     is_lost: bool,

@@ -588,7 +588,7 @@ fn steps_that_are_too_many_remain_so() {
     let cell = [[10.0, 0.0, 0.0], [0.0, 10.0, 0.0], [0.0, 0.0, 10.0]];
     let found = molecule_steps(&[[0.0; 3], [1e30, -1e30, 0.0]], &[row(cell); 2]).expect("frames");
     assert_eq!(found[1], [i64::MAX, i64::MAX, 0]);
-    // Large vectors whose contributions would cancel.
+    // The contributions of these large vectors would cancel.
     let wide = [[1e13, 0.0, 0.0], [-4e12, 1e13, 0.0], [0.0, 0.0, 10.0]];
     let centres = [[0.0; 3], [6e12, 1e13, 0.0], [0.0; 3]];
     let found = molecule_steps(&centres, &[row(wide); 3]).expect("frames");

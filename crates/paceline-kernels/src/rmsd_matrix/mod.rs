@@ -31,7 +31,7 @@ type Lanes = [f64; LANES];
 type AtomLanes = [Lanes; 3];
 
 /// Number of row frames that are compared with all columns at a time, a multiple of [`LANES`].
-/// Frames of some hundred atoms then stay in the second-level cache.
+/// Frames of a few hundred atoms then stay in the second-level cache.
 const GROUP: usize = 256;
 
 /// Number of atoms whose products are summed at a time. The atoms of two panels then stay in the
@@ -297,8 +297,8 @@ impl PairRmsd {
         panel.norms = std::array::from_fn(|lane| x[lane] + y[lane] + z[lane]);
     }
 
-    /// Compute √((Ga + Gb − 2λ) / N) of Theobald (2005) for the pairs of a panel. An entry is false
-    /// if the root is a multiple root, or cancellation would lose too many digits.
+    /// Compute √((Ga + Gb − 2λ) / N) of Theobald (2005) for the pairs of a panel. For each pair,
+    /// return false if λ is a multiple root, or cancellation would lose too many digits.
     #[inline(always)]
     fn min_rmsds(&self, m: &[[Lanes; 3]; 3], half_norms: &Lanes, out: &mut Lanes) -> [bool; LANES] {
         let mut scales = [0.0; LANES];
@@ -532,7 +532,8 @@ fn plus<const ROWS: usize>(mut sum: Lanes, x: f64, y: &Lanes) -> Lanes {
     sum
 }
 
-/// Compute c₁ and c₀ of the quartic λ⁴ + c₂λ² + c₁λ + c₀ of K, for a panel of matrices M.
+/// Compute c₁ and c₀ of the quartic λ⁴ + c₂λ² + c₁λ + c₀ of the matrix K of Theobald (2005), for a
+/// panel of matrices M.
 #[inline(always)]
 fn coefficients(m: &[[Lanes; 3]; 3]) -> (Lanes, Lanes) {
     let (mut c1, mut c0) = ([0.0; LANES], [0.0; LANES]);
@@ -573,9 +574,9 @@ fn coefficients(m: &[[Lanes; 3]; 3]) -> (Lanes, Lanes) {
     (c1, c0)
 }
 
-/// Copy a tile and its mirror image into a matrix of all pairs of `n_frames`. The tile has a row
-/// for each frame of `rows`, on and above the diagonal. A condensed matrix contains only the pairs
-/// above the diagonal, row by row.
+/// Copy a tile and its mirror image into a matrix of all pairs of `n_frames` frames. The tile has a
+/// row for each frame of `rows`, and lies on or above the diagonal. A condensed matrix contains
+/// only the pairs above the diagonal, row by row.
 ///
 /// # Errors
 /// [`Error::Argument`] if the tile or the matrix has the wrong size, or frames are out of range.

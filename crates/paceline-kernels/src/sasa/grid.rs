@@ -11,9 +11,10 @@ use crate::instructions::{LANES, cut, low_bits, pack, positive, write_set_bits};
 use crate::superposition::Matrix3;
 use crate::threads_within_frame::{MANY, change};
 
-/// Number of boxes within the largest distance between the centres of two intersecting spheres.
+/// Number of boxes in a length equal to the largest distance between the centres of two
+/// intersecting spheres.
 const BOXES: f64 = 2.0;
-/// Factor by which boxes are longer along a. Fewer boxes need fewer copies.
+/// Factor by which boxes are longer along a. Longer boxes are fewer, and need fewer copies.
 const LONGER: f64 = 2.0;
 /// Maximum distance of a near box from the central box along b and c, in boxes.
 const NEAR: i64 = 1;
@@ -31,13 +32,12 @@ pub struct Grid {
     /// Index of the first atom of each box, and end of the last one.
     pub begins: Vec<usize>,
     pub atoms: Vec<u32>,
-    /// Box of each atom, before it is sorted.
+    /// Box of each atom, in the order of the atoms.
     boxes: Vec<u32>,
     home: Vec<[f32; 3]>,
     /// x, y, z (Å) and radius (Å) of each sphere, sorted by box.
     pub spheres: Vec<[f32; 4]>,
-    /// The same numbers in separate arrays. The padding after the last sphere is far from all
-    /// spheres.
+    /// The same numbers in separate arrays, with zeros as padding after the last sphere.
     numbers: [Vec<f32>; 4],
 }
 
@@ -295,7 +295,7 @@ impl NearbySpheres {
             }
         }
         self.rows.push([begin, places.start]);
-        // The padding is also written beyond the end, where the next spheres will be copied.
+        // Groups of eight are copied. The next spheres overwrite the numbers beyond the end.
         let whole = places.len().next_multiple_of(LANES);
         let [x, y, z, radii] = (from.each_ref())
             .map(|numbers| numbers[places.start..][..whole].as_chunks::<LANES>().0);
@@ -361,7 +361,7 @@ pub const BATCH: usize = LANES;
 /// Number of classes of neighbours, by the fraction of the sphere that they cover. The class that
 /// covers most is tested first.
 const CLASSES: usize = 3;
-/// Upper bounds of all classes but the last: distance of the plane of intersection, in diameters.
+/// Upper bounds of `least` (see [`Batch`]) in all classes but the last, in diameters of the sphere.
 const ENDS: [f32; CLASSES - 1] = [0.18, 0.32];
 /// Typical distance between the centres of intersecting spheres, Å.
 const USUAL: f32 = 4.0;

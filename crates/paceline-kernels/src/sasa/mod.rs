@@ -94,8 +94,8 @@ impl Sasa {
         })
     }
 
-    /// Count the points of a sphere that no other sphere covers. The arguments contain its index in
-    /// the grid and in `around`.
+    /// Count the points of a sphere that no other sphere covers. `place` and `own` are the indices
+    /// of the sphere in the grid and in `around`.
     #[inline(always)]
     fn exposed<const WIDE: bool>(
         &self,

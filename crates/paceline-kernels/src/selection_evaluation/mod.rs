@@ -141,7 +141,7 @@ pub struct Group {
 pub struct Selected {
     nodes: Vec<Node>,
     group: Group,
-    /// Columns of a block's atoms; `None` if they are all columns, in order.
+    /// Columns of the atoms in a block; `None` if the atoms are all columns, in order.
     columns: Option<Vec<u32>>,
     n_atoms: usize,
     n_universe: usize,
@@ -274,8 +274,8 @@ impl Selected {
     }
 
     /// Find the atoms in each frame of a block. Append them to `atoms`, frame by frame and in
-    /// ascending order for each selection, and record their number. Return the first frame that
-    /// cannot be searched, with the reason.
+    /// ascending order for each selection, and their number to `counts`. Return the first frame
+    /// that cannot be searched, with the reason.
     ///
     /// # Errors
     /// [`Error::Argument`] if the block lacks some of the atoms.
