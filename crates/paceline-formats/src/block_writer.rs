@@ -176,7 +176,7 @@ pub fn with_buffers<T>(function: impl FnOnce(&mut ChunkBuffers) -> T) -> T {
 /// Write frames into the existing file `path`.
 ///
 /// `places` contains the offsets of all chunks that contain any of the frames, in C order. The
-/// first chunk contains `lead` earlier frames. Contiguous space counts as one chunk per frame.
+/// first chunk begins with `lead` earlier frames. Contiguous space counts as one chunk per frame.
 ///
 /// # Errors
 /// [`Failure`]. Some frames may already be written.

@@ -39,7 +39,7 @@ impl Access {
     };
 }
 
-/// Announces the bytes of a sequential reader to a store, in few long ranges.
+/// Announces the bytes of a sequential reader to an object store, in few long ranges.
 pub struct Announcer {
     ahead: u64,
     /// End of the last announced range.
@@ -47,7 +47,7 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Create an announcer of as many bytes as [`Access::ahead`] of the source.
+    /// Create an announcer for a source, with the [`Access::ahead`] of this source.
     pub fn of(source: &dyn Source) -> Self {
         Announcer {
             ahead: source.access().ahead,
@@ -119,12 +119,12 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// Requests that were sent to a store.
+/// Requests that were sent to an object store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Requests {
     /// Number of requests, including repeated ones.
     pub sent: u64,
-    /// Number of requests that repeat one that failed.
+    /// Number of requests that repeat a failed request.
     pub repeated: u64,
     /// Number of bytes received.
     pub bytes: u64,
@@ -247,7 +247,8 @@ impl FileSource {
     /// Open a file for reads at offsets.
     ///
     /// # Errors
-    /// [`Error::Io`] if the system reports an error, or if the path is not a file.
+    /// [`Error::Io`] if the system reports an error. [`Error::Unsupported`] if the path is not a
+    /// regular file.
     pub fn open(path: &Path) -> Result<Self> {
         let file = os_calls::open_without_waiting(path)
             .map_err(|source| Error::io(path, "cannot open", source))?;

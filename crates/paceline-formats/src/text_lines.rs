@@ -145,7 +145,7 @@ pub(crate) fn quoted(line: &[u8]) -> String {
     format!("\"{}{more}\"", shown.escape_ascii())
 }
 
-/// Bytes that are read at a time.
+/// Number of bytes that are read at a time.
 const BUFFER: usize = 1 << 20;
 
 /// Lines of one frame during a scan, without blank lines.
@@ -245,7 +245,7 @@ pub fn scan_lines<F: LineFrame>(
     let mut frames = LineFrames::<F>::of(layout);
     let mut unfinished = each_line(source, from..size, F::MAX_LINE, watch, |at, line| {
         match (F::begins(frames.last.as_ref(), line), &mut frames.last) {
-            // Blank lines before the first frame are part of it.
+            // Blank lines before the first frame are part of this frame.
             (true, None) => frames.begin(from, line),
             (true, Some(_)) => frames.begin(at, line),
             (false, Some(last)) => last.add(line),

@@ -141,11 +141,11 @@ impl Cell {
     /// Return how many vectors a, b and c must be added to a difference of positions to make it
     /// shortest. The result is right in all cells that simulations use.
     ///
-    /// First, the difference is rounded vector by vector, which gives an image. This is the nearest
-    /// image if the cell is rectangular, or the image is shorter than half the shortest height.
-    /// Otherwise the 26 neighbours of this image are compared, too. In a very skewed or flat cell,
-    /// several layers of images are within half the diagonal, and an image beyond these neighbours
-    /// may be shorter.
+    /// First, whole vectors are added to the difference, one vector after the other, by rounding.
+    /// The result is the nearest image if the cell is rectangular, or the result is shorter than
+    /// half the shortest height. Otherwise the 26 neighbours of this image are compared, too. In a
+    /// very skewed or flat cell, several layers of images are within half the diagonal, and an
+    /// image beyond these neighbours may be shorter.
     pub fn nearest_images(&self, d: [f64; 3]) -> [f64; 3] {
         let mut images = [0.0; 3];
         let mut rest = d;

@@ -1,5 +1,5 @@
-//! Cell lists of columns along x. An atom is compared only with atoms of nearby columns, within a
-//! window of x that moves with the atom.
+//! Cell lists whose cells are columns along x. An atom is compared only with atoms of nearby
+//! columns, within a window of x that moves with the atom.
 //!
 //! A column extends along the vector a, which lies along x, through the whole cell. Its atoms are
 //! sorted by x. The larger the distance between two columns, the smaller the distance along x of
@@ -47,7 +47,7 @@ pub struct Grid {
 #[derive(Debug, Clone, Copy)]
 struct Offset {
     columns: [i64; 2],
-    /// Maximum distance along x between two atoms, Å.
+    /// Maximum distance along x between two atoms within reach, Å.
     window: f64,
 }
 
@@ -393,7 +393,7 @@ fn sweep(
     }
 }
 
-/// Return the largest component, Å.
+/// Return the largest magnitude of a component, Å.
 fn longest(vectors: &Matrix3) -> f64 {
     vectors
         .iter()

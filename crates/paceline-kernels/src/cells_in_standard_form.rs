@@ -186,7 +186,7 @@ impl<'a> PlacedFrames<'a> {
 }
 
 /// Transform the frames of a block. Frames with unusual cells are converted for the transformation,
-/// and its changes are then applied to the frames in their original orientation.
+/// and the changes are then applied to these frames in their original orientation.
 ///
 /// # Errors
 /// As [`PlacedFrames::new`].

@@ -42,12 +42,13 @@ pub struct Correlation {
     transforms: Option<Transforms>,
 }
 
-/// Fourier transforms without zero padding: their length is that of the series, not twice as much.
+/// Fourier transforms without zero padding: their length is about that of the series, not twice as
+/// much.
 ///
 /// The series x(t) is multiplied by w(t) = exp(−iπt / 2n). This shifts frequencies by a quarter of
 /// a step, so that products that wrap around the end of the n frames get a factor i. For a real
 /// series, the real part of the result at a lag is therefore Σ x(t) x(t + lag). The imaginary part
-/// is this sum at the distance n − lag.
+/// is this sum at the lag n − lag.
 #[derive(Clone)]
 struct Transforms {
     len: usize,

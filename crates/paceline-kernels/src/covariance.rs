@@ -169,7 +169,7 @@ impl Part {
         self.count += 1;
     }
 
-    /// Add these frames to the co-moments, and clear them.
+    /// Add the frames of this part to the co-moments, and clear the part.
     fn merge_into(&mut self, mean: &mut [f64], products: &mut [f64], count: &mut u64) {
         if self.count == 0 {
             return;

@@ -22,7 +22,7 @@ pub type Apart = (usize, [usize; 2], f64);
 pub struct Links {
     /// Pairs of linked atoms, without repeats.
     pub pairs: Vec<[usize; 2]>,
-    /// Number of bonds of each path.
+    /// Number of bonds of each link.
     pub lengths: Vec<usize>,
     /// Atoms to decode in addition to the requested atoms. Without them, some paths would be too
     /// long.
@@ -317,7 +317,7 @@ impl Whole {
     /// are skipped.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the slices do not hold the same number of whole frames.
+    /// [`Error::Argument`] if the slices do not contain the same number of whole frames.
     pub fn look(
         &self,
         positions: &[f32],

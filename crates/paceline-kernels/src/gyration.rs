@@ -130,7 +130,7 @@ impl Compound {
 
     /// Compute the tensor of gyration, Å². Positions are relative to an atom of the compound: this
     /// avoids cancellation in a compound far from the origin. A compound without extent along an
-    /// axis yields exactly 0.
+    /// axis yields exactly 0 for this axis.
     fn tensor(&self, positions: &[f32]) -> Matrix3 {
         let first = transform_common::position(positions, self.first).map(f64::from);
         let mut sums = [Sum::ZERO; 9];

@@ -393,7 +393,7 @@ static TO_COLUMNS: [[[u32; 16]; 2]; 3] = {
     table
 };
 
-/// Indices for two permutations per sixteen of the 48 numbers in rows. The first permutation
+/// For each sixteen of the 48 numbers in rows, indices for two permutations. The first permutation
 /// selects from x and y. The second selects from its result and from z.
 #[cfg(target_arch = "x86_64")]
 static TO_ROWS: [[[u32; 16]; 2]; 3] = {

@@ -23,10 +23,11 @@
 //! # }
 //! ```
 //!
-//! The result of a kernel has the same bits for any block size and any number of threads. A kernel
-//! therefore uses only operations that IEEE 754 defines exactly (`+ − × ÷ √`), in an order that
-//! depends only on the frame. A sum over atoms consists of a few interleaved partial sums (`Sum` in
-//! `superposition/mod.rs`). The compiler can vectorise partial sums without changing their bits.
+//! The result of a kernel has the same bits for any block size and any number of threads, because
+//! the order of operations depends only on the frame. Most kernels use only operations that IEEE
+//! 754 defines exactly (`+ − × ÷ √`). A sum over atoms consists of a few interleaved partial sums
+//! (`Sum` in `superposition/mod.rs`). The compiler can vectorise partial sums without changing
+//! their bits.
 //!
 //! A block contains complete frames of `n_atoms` positions (x, y, z, Å). A NaN in the input yields
 //! a NaN in the result: a kernel skips no input.

@@ -250,7 +250,8 @@ impl ContactMap {
     /// Create a map. `columns` is sorted by group, with `sizes` atoms in each group.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a group has no atoms, or the cutoff (Å) is not finite and above 0.
+    /// [`Error::Argument`] if a group has no atoms, or the cutoff (Å) is not a finite number above
+    /// 0.
     pub fn new(columns: &[usize], sizes: &[usize], cutoff: f64, periodic: bool) -> Result<Self> {
         check_len("atoms", columns.len(), sizes.iter().sum())?;
         if sizes.contains(&0) {

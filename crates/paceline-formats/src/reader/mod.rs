@@ -412,8 +412,8 @@ const CACHED_CALL: Duration = Duration::from_micros(4);
 const CACHED_BYTES_PER_SECOND: f64 = 1e9;
 
 /// Number of blocks that are prefetched after a block came from a disk. Then one block is read
-/// without prefetching, to test whether prefetching is still useful. It is not useful if the bytes
-/// are in memory: it then took a quarter of the time of sparse DCD blocks.
+/// without prefetching, to test whether prefetching is still useful. It is useless if the bytes are
+/// in memory: for sparse DCD blocks, it then took a quarter of the time.
 const BLOCKS_AHEAD: u32 = 32;
 
 /// Decision whether the next blocks should be prefetched.
@@ -556,7 +556,7 @@ impl BlockOut<'_> {
 /// forces, and its fields. For an unreadable frame, the slices and the fields are empty.
 pub type Visitor<'a> = dyn FnMut(usize, [&[f32]; 3], Fields) + Send + 'a;
 
-/// Output of the numbers of atoms.
+/// Output of positions, velocities and forces.
 pub enum Numbers<'a> {
     /// Arrays. The array of an unwanted field is empty.
     Kept {

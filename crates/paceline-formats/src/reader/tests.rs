@@ -174,7 +174,7 @@ fn a_decoder_of_several_runs_is_given_the_front_of_the_frame_where_it_asks() {
         start..start + 100,
     ];
     assert_eq!(reads(&file), expected);
-    // A single run that does not begin at the start of the frame is not used as its front, either.
+    // The front of the frame is also read if a single run does not begin at the start of the frame.
     let (file, mut reader) = self::reader(&[(10, 20)], 100);
     read(&mut reader, &[3], false).unwrap();
     assert_eq!(reads(&file), [start + 10..start + 30, start..start + 100]);

@@ -180,8 +180,8 @@ struct Plan {
     pub len: u64,
     /// Offset of the box in the concatenated runs.
     cell: Option<usize>,
-    /// Offsets of the first wanted position, velocity and force in the concatenated runs, if wanted
-    /// and present.
+    /// Offsets of the first wanted position, velocity and force in the concatenated runs; `None`
+    /// for a field that is not wanted or not in the frame.
     fields: [Option<usize>; 3],
     /// Number of bytes from the first wanted number of a field to the end of the last one.
     span: usize,

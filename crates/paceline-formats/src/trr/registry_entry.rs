@@ -67,9 +67,9 @@ impl Format for Trr {
     }
 }
 
-/// Refuse a number of atoms that is too large for data in any frame of the file. The check runs
-/// before memory is allocated: a TRR frame may contain only a box, and then state any number of
-/// atoms.
+/// Refuse a number of atoms that is too large: no frame of the file could contain data of so many
+/// atoms. The check runs before memory is allocated, because a TRR frame may contain only a box and
+/// state any number of atoms.
 fn check_room(path: &Path, opened: &Opened) -> Result<()> {
     let size = opened.samples.fingerprint.size();
     let room = size / ATOM_BYTES_MIN;

@@ -147,8 +147,8 @@ impl Start {
     }
 }
 
-// Choice of the atoms of each group and of the number of bits of their differences, and the
-// packing.
+// Choice of the groups: the atoms of each group, and the number of bits of the differences. Then
+// the groups are packed.
 //
 // The choices are those of GROMACS's routine of 1995. A run continues while the next atom is near
 // the previous one, for at most 8 atoms. After each group the small index may change by one. It

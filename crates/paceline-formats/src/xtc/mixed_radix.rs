@@ -50,9 +50,9 @@ struct Reciprocal {
 }
 
 impl Reciprocal {
-    /// Let factor × divisor = 2^shift + excess. The computed quotient is too large by number /
-    /// divisor × excess / 2^shift. While number × excess < 2^shift, this is less than 1 / divisor,
-    /// and does not change the quotient rounded down.
+    /// Create the reciprocal. Let factor × divisor = 2^shift + excess. The computed quotient is too
+    /// large by number / divisor × excess / 2^shift. While number × excess < 2^shift, this is less
+    /// than 1 / divisor, and does not change the quotient rounded down.
     const fn new(divisor: u64, limit: u64) -> Self {
         let shift = 32 + (divisor - 1).ilog2() as u64;
         let factor = (1u64 << shift).div_ceil(divisor);
@@ -132,7 +132,7 @@ pub(super) static SMALL: [Small; SMALL_FAST + 1] = {
     table
 };
 
-/// Whole position as three digits of a number with up to `WINDOW` bits, the usual encoding.
+/// Full position as three digits of a number with up to `WINDOW` bits, the usual encoding.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Digits {
     layout: Layout,

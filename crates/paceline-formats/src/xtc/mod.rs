@@ -157,10 +157,10 @@ impl XtcDecoder {
     /// Return the number of bytes of a frame that probably contain all wanted atoms.
     fn likely_reach(&self, size: u64) -> u64 {
         let (end, total) = (self.atoms.end() as u64, self.atoms.n_total() as u64);
-        // A damaged range of the file that is listed as one frame can have any size. At most the
+        // A damaged range of the file is listed as one frame, and can have any size. At most the
         // bytes of the largest valid frame are requested, and `decode` then refuses the header.
         let size = size.min(HEADER_MAX as u64 + ATOM_BYTES_MAX * total);
-        // Omitting a tenth of the bytes is not worth the risk of a second read.
+        // Omitting the last tenth of the bytes is not worth the risk of a second read.
         if end >= total - total / 10 {
             return size;
         }

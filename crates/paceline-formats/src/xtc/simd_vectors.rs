@@ -1,7 +1,7 @@
 //! SIMD operations on two or four numbers, for `decode_fast`, `mixed_radix` and `encode`.
 //!
 //! Every x86-64 processor has SSE2. Without intrinsics, the compiler splits arrays into single
-//! lanes, which takes a fifth of the time of a whole frame.
+//! lanes, which costs a fifth of the time of decoding a whole frame.
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use portable::{Floats, Four, Two};

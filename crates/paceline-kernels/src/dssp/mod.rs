@@ -399,7 +399,7 @@ fn difference(x: [f32; 3], y: [f32; 3]) -> [f64; 3] {
     std::array::from_fn(|axis| f64::from(x[axis] - y[axis]))
 }
 
-/// Return a function for squared minimum-image distances (Å²) between positions inside a
+/// Return a function that computes squared minimum-image distances (Å²) between positions inside a
 /// rectangular cell.
 fn nearest_within(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
     let halves = edges.map(|edge| f64::from(0.5 * edge));

@@ -150,7 +150,7 @@ impl Bins {
         (farthest.into_iter()).try_fold(0.0, |most: f32, farthest| Ok(most.max(farthest?)))
     }
 
-    /// Mark the parts of bins within reach of a bin with atoms.
+    /// Mark the parts of bins within reach of a part with atoms.
     fn mark(&mut self) {
         let ([n0, n1, n2], words) = (self.grid.parts(), self.grid.words());
         self.occupied.clear();

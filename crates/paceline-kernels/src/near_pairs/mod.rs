@@ -389,8 +389,8 @@ impl Searched<'_> {
         candidates: &[[u32; 2]],
         pairs: &mut Vec<Pair>,
     ) -> Result<(), String> {
-        // Candidates are grouped by their first index, so that its position is computed once per
-        // group.
+        // Candidates are grouped by their first index, so that the position of the first atom is
+        // computed once per group.
         let mut last = (u32::MAX, [0.0; 3]);
         for &[number, other] in candidates {
             let many_place = near[number as usize].place;
@@ -437,7 +437,7 @@ mod tests {
         [40.0, 40.0, 40.0, 60.0, 60.0, 90.0],
         [40.0, 40.0, 40.0, 70.53, 109.47, 70.53],
         [50.0, 40.0, 45.0, 80.0, 100.0, 115.0],
-        // A vector tilts by more than half of the vector before.
+        // A vector tilts by more than half of the vector before it.
         [60.0, 40.0, 45.0, 90.0, 90.0, 35.0],
         [9.0, 8.0, 10.0, 75.0, 62.0, 71.0],
     ];

@@ -6,7 +6,7 @@
 //! add exactly, so that parts of a trajectory can be counted separately.
 //!
 //! Molecules are unwrapped by the shortest displacements of their centres (von Bülow, Bullerjahn &
-//! Hummer 2020, J. Chem. Phys. 153, 021101). A displacement becomes shortest by adding whole cell
+//! Hummer 2020, J. Chem. Phys. 153, 021101). A displacement is made shortest by adding whole cell
 //! vectors. The sums of these vectors are stored as integer multiples of 2⁻²⁴ Å.
 
 mod single_precision;

@@ -532,8 +532,8 @@ fn vectors_that_lean_are_taken_back_together() {
     }
 }
 
-/// Test a rhombic dodecahedron: the image found vector by vector may be farther away than
-/// another.
+/// Test a rhombic dodecahedron, in which the image found vector by vector may not be the nearest
+/// image.
 #[test]
 fn steps_are_the_shortest_of_all() {
     let mut random = Random(29);

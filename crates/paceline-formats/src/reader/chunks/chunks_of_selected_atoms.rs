@@ -68,7 +68,7 @@ impl Selection {
         (row - chunk_number * self.grid.chunk_rows) * self.grid.row_bytes as u64
     }
 
-    /// Return the location of a chunk; a contiguous dataset is one chunk.
+    /// Return the location of a chunk; a contiguous dataset counts as one chunk.
     pub fn chunk(&self, slice: Slice<'_>, chunk_number: u64, column: usize) -> Chunk {
         match self.is_unchunked() {
             false => slice.chunk(&self.grid, chunk_number, column),
@@ -84,7 +84,7 @@ impl Selection {
         }
     }
 
-    /// Fill the rows with the fill value, for a chunk that was never written.
+    /// Fill the rows of a chunk that was never written. They contain the fill value of the dataset.
     pub fn fill<T: Value>(&self, column: &Column, rows: &[Wanted], out: &mut [T]) {
         let value = match self.dataset.fill.is_empty() {
             true => T::default(),
@@ -314,7 +314,7 @@ impl Ids {
     /// Return the wanted atoms of a frame in paceline's order, given the values in all slots.
     ///
     /// # Errors
-    /// A message about the first atom without a slot, or the first slot with a duplicate atom.
+    /// A message about the first atom without a slot, or about an atom with two slots.
     pub fn sort(
         &mut self,
         k: usize,

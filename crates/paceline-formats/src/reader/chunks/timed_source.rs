@@ -115,7 +115,7 @@ impl<K: Copy> Run<K> {
     }
 }
 
-// Frames of a block that cannot be read, with reasons.
+// Unreadable frames of a block, with reasons.
 
 /// Contradiction between a dataset and the index of the file, or within the encoded data.
 #[derive(Debug, Clone)]
@@ -134,7 +134,7 @@ pub(super) struct SkippedFrames<'a> {
     /// Numbers of the frames of the block.
     pub frames: &'a [i64],
     pub skip: bool,
-    /// Row of the block from which [`SkippedFrames::note`] counts: the first row being read.
+    /// First row of the block that is being read. [`SkippedFrames::note`] counts rows from here.
     pub base: usize,
     pub errors: Vec<Option<Error>>,
 }

@@ -1,4 +1,4 @@
-//! File and decoder for tests. They record how they are used.
+//! File and decoder for tests. The file records how it is read.
 
 use std::ops::Range;
 use std::path::Path;
