@@ -205,8 +205,8 @@ def kernels(options: Sequence[str]) -> Iterator[None]:
 def _kernel_folder() -> Path | None:
     """Return a Jupyter data folder whose kernel "python3" is this module; None without ipykernel.
 
-    The folder is not removed: `jupyter` and others replace this process by another program, which
-    still needs it.
+    The folder is not removed, because programs such as `jupyter` replace this process by another
+    program, which still needs the folder.
     """
     from paceline.trajectory.open import cache_folder
 

@@ -12,15 +12,15 @@ pub type Validity = [f64; 5];
 const LANES: usize = 16;
 type Lanes = [f32; LANES];
 
-/// Number of values in a stretch. An atom known to be in a stretch is then searched there, while
-/// the values are still in the cache.
+/// Number of values in a stretch. If a stretch contains the wanted atom, only this stretch is
+/// searched for the atom. Its values are then usually still in the cache.
 const STRETCH: usize = 256 * LANES;
 
-/// Check the positions, velocities and forces of a frame. A slice is empty if its field is not
-/// wanted.
+/// Check the positions, velocities and forces of a frame. `held` are the fields that the frame
+/// contains. A slice is empty if its field is not wanted.
 ///
-/// Call it from a visitor of `paceline-formats`, right after a frame is decoded and still in the
-/// cache. For a whole block at once, it takes 3 times as long.
+/// Call this function from a visitor of `paceline-formats`, right after a frame is decoded and
+/// still in the cache. A check of a whole block at once takes 3 times as long.
 pub fn check(numbers: [&[f32]; 3], held: Fields) -> Validity {
     let mut validity = [-1.0, -1.0, -1.0, f64::NAN, f64::NAN];
     let held = [held.positions, held.velocities, held.forces];
@@ -82,9 +82,9 @@ fn scan(values: &[f32]) -> (f32, f32) {
 
 /// Add magnitudes to the sum, and update the maximum, for each lane.
 ///
-/// Deliberately not inlined: next to the sum over lanes, the compiler shuffles every number, which
-/// takes 1.3 times as long. Comparing bit patterns needs no sum, but takes 1.8 times as long,
-/// because SSE2 has no instruction for it.
+/// Deliberately not inlined: beside the sum over lanes, the compiler would shuffle every number,
+/// which takes 1.3 times as long. A comparison of bit patterns needs no sum, but takes 1.8 times as
+/// long, because SSE2 has no instruction for it.
 #[inline(never)]
 fn add(sums: &mut Lanes, largest: &mut Lanes, chunks: &[Lanes]) {
     let (mut sums_here, mut largest_here) = (*sums, *largest);

@@ -2,8 +2,8 @@
 //! site-specific radial distribution functions.
 //!
 //! Distances have the same bits as those of `MDAnalysis.lib.distances.capped_distance`.
-//! [`crate::near_pairs`] finds them: one search per frame finds the neighbours of all atoms in one
-//! group.
+//! [`crate::near_pairs`] finds the pairs of atoms. Groups that are paired with the same second
+//! group usually share one search per frame.
 
 use super::cell::{ApplyPbc, Cell, NoCell, in_cell, nearest_in, square};
 use super::cell_list::Points;
@@ -68,7 +68,7 @@ struct Searched {
     ends: Vec<usize>,
     /// Numbers of atoms of the first pair of groups.
     sizes: [usize; 2],
-    /// True if MDAnalysis uses cell lists: in the smallest cell, and in the largest.
+    /// Two flags: true if MDAnalysis uses cell lists in the smallest cell, and in the largest cell.
     by_cells: [bool; 2],
 }
 
@@ -139,9 +139,9 @@ impl SitePairs {
 
     /// Return the bins of all distances within the range, over all frames and in any order, and the
     /// sum of the cell volumes (Å³). If a frame cannot be counted, return that frame and the
-    /// reason. The pair of atom i of the first group and atom j of the second group has its first
-    /// bin at (i m + j) × (number of bins), where m is the size of the second group. Bins of
-    /// earlier pairs of groups come before.
+    /// reason. Bins are numbered from one pair of groups to the next. Within a pair of groups, atom
+    /// i of the first group and atom j of the second group have their first bin at (i m + j) ×
+    /// (number of bins), where m is the size of the second group.
     ///
     /// # Errors
     /// [`Error::Argument`] if the frames lack some of the atoms.
@@ -171,8 +171,8 @@ impl SitePairs {
                 };
                 let end = self.bins.end;
                 match &cell {
-                    // A distance of half the cell height or more may occur for two images of an
-                    // atom, so that all pairs are compared instead.
+                    // The search requires a range below half the cell height. A longer range may
+                    // contain two images of one atom, so that all pairs are compared instead.
                     Some(cell) if !cell.is_near([end * (1.0 + 1e-9), 0.0, 0.0]) => {
                         searched.compare_all(frame, cell, end, add)?;
                     }
@@ -207,8 +207,8 @@ impl Searched {
         let [first, second] = self.columns.each_ref().map(|columns| &columns[..]);
         let [n, m] = [first.len() as u32, second.len() as u32];
         let places: Vec<u32> = (0..n.max(m)).collect();
-        // With cell lists, but without a cell, the rounding depends on the positions of the two
-        // groups, so that each first group is searched separately.
+        // If MDAnalysis uses cell lists but the frame has no cell, the rounding depends on the
+        // positions of both groups, so that each first group is searched separately.
         let is_one = cell.is_some() || self.by_cells == [false; 2];
         let ends = if is_one {
             &[first.len()][..]

@@ -1,7 +1,7 @@
 //! Division of the work on one frame into parts, which several threads compute.
 //!
-//! A kernel concatenates the lists of the parts in their order, or adds up integers. The result
-//! therefore has the same bits for any division and any number of threads.
+//! A kernel concatenates the results of the parts in their order, or adds them up if they are
+//! integers. The result therefore has the same bits for any division and any number of threads.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -32,8 +32,8 @@ pub fn used_threads() -> usize {
     USED.replace(1)
 }
 
-/// Return the number of items of each part of `n` items, except the last part: `least` or more, and
-/// `n` for one thread. Results must not depend on this number.
+/// Return the number of items in each part of `n` items; the last part may have fewer. With one
+/// thread, this is `n`, otherwise at least `least`. Results must not depend on this number.
 pub fn part_len(n: usize, least: usize) -> usize {
     match ALLOWED.get() {
         1 => n.max(1),
@@ -46,8 +46,9 @@ pub(crate) fn ranges(n: usize, len: usize) -> impl ExactSizeIterator<Item = Rang
     (0..n.div_ceil(len)).map(move |part| part * len..n.min((part + 1) * len))
 }
 
-/// Compute parts on the allowed threads; each thread takes the next part. Return the results in the
-/// order of parts, and the scratch memory that `scratch` created for the other threads.
+/// Compute parts on the allowed threads; a thread that is idle computes the next part. Return the
+/// results in the order of parts, and the scratch memory that `scratch` created for the other
+/// threads.
 pub(crate) fn compute<P: Send, S: Send, T: Send>(
     parts: impl ExactSizeIterator<Item = P> + Send,
     own: &mut S,

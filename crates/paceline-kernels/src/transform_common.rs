@@ -43,8 +43,8 @@ impl FrameRotation {
     }
 }
 
-/// Conversions of the frames, which a transformation reads, and the long bonds and rotations that
-/// it found.
+/// Data about the frames of a block: their conversions, which a transformation reads, and the long
+/// bonds and rotations that it finds.
 #[derive(Debug, Default)]
 pub struct Notes {
     /// Conversion of each frame for the kernel; empty if no frame was converted.
@@ -56,7 +56,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Convert a point from the coordinates of the file to the placed frame `row`, Å.
+    /// Convert a point from the coordinates of the file to those of the converted frame `row`, Å.
     pub fn placed(&self, row: usize, point: [f64; 3]) -> [f64; 3] {
         match self.placements.get(row) {
             Some(Some(placement)) => placement.placed_point(point),
@@ -73,8 +73,8 @@ pub trait Transform: Send + Sync {
     /// Return which vectors describe the cell for this transformation; `None` if it uses no cell.
     fn basis(&self) -> Option<Basis>;
 
-    /// Change positions (Å). `dimensions` contains three lengths (Å) and three angles (degrees) for
-    /// each frame.
+    /// Change positions (Å), and return the refused frames. `dimensions` contains three lengths (Å)
+    /// and three angles (degrees) for each frame.
     ///
     /// # Errors
     /// [`Error::Argument`] if the slices do not contain the same number of whole frames.

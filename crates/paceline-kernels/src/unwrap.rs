@@ -25,9 +25,9 @@ const SMALL: usize = 8;
 
 /// Bonds that close rings, divided into small rings and others.
 ///
-/// A bond that closes a ring is no longer than all other bonds of the ring together. In a small
-/// ring, it therefore need not be checked if all bonds are short. Small rings are frequent, as in
-/// water.
+/// A bond that closes a ring cannot be longer than the sum of all other bonds of the ring. In a
+/// small ring, it is therefore not checked if the other bonds are short. Small rings are frequent,
+/// as in water.
 #[derive(Debug, Clone, Default)]
 struct Closing {
     small: Vec<Step>,
@@ -103,9 +103,11 @@ impl Transform for Unwrap {
     }
 }
 
-/// Images of the atoms of a frame. Distinct images are few, so that each atom stores an index.
+/// Periodic images of the atoms of a frame. Few images are distinct, so that each atom stores an
+/// index.
 struct Images {
-    /// Distinct images in cell vectors. The first image is that of atoms that do not move.
+    /// Distinct images, as numbers of cell vectors. The first image is that of atoms that do not
+    /// move.
     known: Vec<[f64; 3]>,
     /// Image index of each atom. First atoms have index 0; other entries are written before they
     /// are read.
@@ -206,7 +208,8 @@ impl Closing {
             most: 1,
             ..Closing::default()
         };
-        // The atom from which each atom is reached, and the number of steps.
+        // For each atom: the atom from which it is reached, and its number of steps from the first
+        // atom.
         let mut reached: Vec<(usize, usize)> = (0..n_atoms).map(|atom| (atom, 0)).collect();
         for &[from, to] in steps {
             reached[to] = (from, reached[from].1 + 1);
@@ -224,10 +227,10 @@ impl Closing {
         closing
     }
 
-    /// Return the squared length (Å²) below which all steps must be, so that the bonds that close
-    /// small rings are certainly shorter than half the cell.
+    /// Return a squared length (Å²). If all steps are shorter than this length, the bonds that
+    /// close small rings are certainly shorter than half the cell.
     fn short(&self, cell: &Cell) -> f64 {
-        // The factor is a margin for rounding of moved atoms.
+        // The factor 0.99 is a margin for the rounding of moved atoms.
         0.99 * cell.near() / (self.most * self.most) as f64
     }
 }

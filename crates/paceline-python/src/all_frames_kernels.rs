@@ -108,8 +108,8 @@ kernels! {
     }
 
     methods {
-        /// Return the voxel of each atom on the grid, in all frames, or the first row that cannot
-        /// be counted, with the reason.
+        /// Return the voxel of each atom that is on the grid, in all frames. If a row cannot be
+        /// counted, return the first such row and the reason.
         fn find(
             &self,
             py: Python<'_>,
@@ -167,7 +167,7 @@ kernels! {
 
     frames {
         /// Add the distances in the frames of a block to `counts`. Return the sum of the cell
-        /// volumes (Å³), or the first row that cannot be counted, with the reason.
+        /// volumes (Å³). If a row cannot be counted, return the first such row and the reason.
         count(|task, frames, placed|, counts: ArrayMut1<'_, u64>) -> (f64, Option<Refused>) {
             let (positions, dimensions) = (&placed.positions, &placed.dimensions);
             Ok(match task.count(positions, frames.n_atoms(), dimensions, counts)? {
@@ -199,8 +199,8 @@ kernels! {
 
     frames {
         /// Return the index of the bin of each distance within the range, in all frames, and the
-        /// sum of the cell volumes (Å³). Indices count the bins of all pairs of atoms. If a row
-        /// cannot be counted, return the first such row and the reason.
+        /// sum of the cell volumes (Å³). Bins are numbered over all pairs of atoms. If a row cannot
+        /// be counted, return the first such row and the reason.
         find(|task, frames, placed|) -> (NewArray<u32, 1>, f64, Option<Refused>) {
             Ok(match task.find(frames)? {
                 Ok((found, volume)) => (found.into(), volume + placed.volume(), None),
@@ -271,8 +271,8 @@ kernels! {
     }
 }
 
-/// Return positions relative to their mean. The mean is summed in order, like NumPy along the first
-/// axis.
+/// Return positions relative to their mean. The mean is summed in order, as NumPy sums along the
+/// first axis.
 #[pyfunction]
 pub(super) fn centered(positions: Array2<'_, f64>) -> Result<NewArray<f64, 2>> {
     let (rows, rest) = positions.as_chunks::<3>();
@@ -304,8 +304,8 @@ kernels! {
     }
 
     methods {
-        /// Fill the RMSD (Å) of each of the first frames from each of the second. RMSDs that are at
-        /// most the cutoff become 0.
+        /// Write the RMSD (Å) of each frame of `first` from each frame of `second` to `out`. RMSDs
+        /// that are at most the cutoff become 0.
         fn fill(
             &self,
             py: Python<'_>,
@@ -346,7 +346,7 @@ pub(super) enum Tile<'py> {
     Double(Array2<'py, f64>),
 }
 
-/// Copy a tile into a matrix of `n_frames`. `first` and `second` are its first row and column.
+/// Copy a tile into a matrix of `n_frames` frames, beginning at row `first` and column `second`.
 #[pyfunction]
 pub(super) fn put_tile(
     py: Python<'_>,
@@ -436,8 +436,8 @@ impl Correlation {
         })
     }
 
-    /// Compute the function of each particle, a number for each lag, and the sum over all
-    /// particles.
+    /// Compute the function of each particle (one number for each lag), and the sum of the
+    /// functions of all particles.
     fn compute(&self, py: Python<'_>, series: Series<'_>) -> Result<RowsAndSum> {
         let n_particles = match &series {
             Series::Single(series) => series.shape()[1],

@@ -44,8 +44,9 @@ pub(super) fn open_verified(
 
 attributes! {
     #[name = "_Cache"]
-    /// Folder for the blocks of files, its maximum size (bytes; None for half of the free space),
-    /// and the time (seconds since 1970) of the latest use of files that may be removed.
+    /// Settings of the disk cache: the folder for blocks of files, its maximum size (bytes; None
+    /// for half of the free space), and a time (seconds since 1970). Files used after this time are
+    /// not removed.
     pub(super) struct CacheSettings {
         folder: PathBuf,
         size: Option<u64>,
@@ -64,7 +65,7 @@ impl CacheSettings {
     }
 }
 
-/// Source of a worker, whose bytes are compared with samples, and its cache.
+/// Source from which a worker reads, and its cache. The bytes read are compared with samples.
 pub(super) struct WorkerSource {
     pub source: Arc<dyn Source>,
     cached: Option<Arc<CachedSource<Arc<dyn Source>>>>,
@@ -89,25 +90,25 @@ impl WorkerSource {
         })
     }
 
-    /// Return the number of bytes that came from the cache since the last call, and the reason why
-    /// blocks are no longer stored.
+    /// Return the number of bytes that came from the cache since the last call, and, if blocks are
+    /// no longer stored, the reason.
     pub fn take_cache_use(&self) -> (u64, Option<String>) {
         let cached = self.cached.as_ref().map(|cached| cached.take_use());
         let CacheUse { bytes, notice } = cached.unwrap_or_default();
         (bytes, notice)
     }
 
-    /// Return the requests to a store since the last call.
+    /// Return the counts of the requests sent to a store since the last call.
     pub fn take_requests(&self) -> RequestCounts {
         counts_of(&self.source.take_requests())
     }
 }
 
-/// Number of a store, and what was measured of it: latency, s, and bytes per second.
+/// Number of a store, its measured latency (s), and its measured bandwidth (bytes per second).
 type StoreEstimate = (u64, f64, f64);
 
-/// Set the number of processes of this machine that share its requests to stores in flight, and
-/// what another process has measured of the stores.
+/// Set the number of processes that share the requests in flight of this machine to stores, and the
+/// estimates of the stores that another process has measured.
 #[pyfunction]
 #[pyo3(signature = (n_processes, estimates=Vec::new()))]
 pub(crate) fn share_requests(n_processes: usize, estimates: Vec<StoreEstimate>) {
@@ -123,7 +124,8 @@ pub(crate) fn share_requests(n_processes: usize, estimates: Vec<StoreEstimate>) 
     let _ = (n_processes, estimates);
 }
 
-/// Return what this process has measured of stores, for [`share_requests`] of another process.
+/// Return the estimates of stores that this process has measured. Another process passes them to
+/// [`share_requests`].
 #[pyfunction]
 pub(crate) fn store_estimates() -> Vec<StoreEstimate> {
     #[cfg(feature = "stores")]
@@ -135,10 +137,10 @@ pub(crate) fn store_estimates() -> Vec<StoreEstimate> {
     found.collect()
 }
 
-/// Numbers of requests, of repeated ones, and of bytes; latency and waiting time, ns.
+/// Numbers of requests, repeated requests and bytes; latency and waiting time, ns.
 pub(super) type RequestCounts = (u64, u64, u64, u64, u64);
 
-/// Return the requests of this process so far: numbers of requests, of repeated ones, and of bytes;
+/// Return the requests of this process so far: numbers of requests, repeated requests and bytes;
 /// latency and waiting time, ns.
 #[pyfunction]
 pub(crate) fn requests_sent() -> RequestCounts {
@@ -195,8 +197,8 @@ mod stores {
 
     /// Maximum size of an object that one request reads, bytes.
     const SMALL: u64 = 1 << 20;
-    /// Maximum size of an object that opening it reads as a whole, bytes. Without an index, opening it
-    /// again takes no more requests.
+    /// Maximum size of an object that is read as a whole when it is opened, bytes. Such an object
+    /// needs no index: opening it again without an index sends no more requests.
     const SMALLEST: u64 = 64 << 10;
 
     /// Parse the address of an object; `None` if the path is that of a local file.
@@ -219,7 +221,7 @@ mod stores {
         }
     }
 
-    /// Open the version of a trajectory that samples identify. A store needs no request for that.
+    /// Open the version of a trajectory that samples identify. This sends no request to a store.
     pub(crate) fn open_version(path: &Path, samples: &Samples) -> error::Result<Arc<dyn Source>> {
         let (Some(identity), Some(address)) = (samples.identity(), address_of(path)?) else {
             return open(path);
@@ -230,9 +232,9 @@ mod stores {
     }
 
     /// Open the source of the bytes of a trajectory, and return the paths at which its index may be
-    /// saved. That of an object is saved in the cache folder. If none of this version is there, the
-    /// index beside the object is copied. `is_one_of_many` means that so many other files are opened at
-    /// the same time that requests need not be sent together.
+    /// saved. The index of an object in a store is saved in the cache folder. If this folder has no
+    /// index of this version, the index beside the object is copied there. If `is_one_of_many`,
+    /// requests are not sent together, because many other files are opened at the same time.
     pub(crate) fn open_with_index(
         path: &Path,
         cache: Option<&Path>,
@@ -245,8 +247,8 @@ mod stores {
         let Some(file) = cache.map(|folder| index::object_index_file(path, folder)) else {
             return Ok((open()?, Vec::new()));
         };
-        // To look for the index of a small object would take as long as to scan the object. If no index
-        // is saved, that beside the object is requested together with the object.
+        // Looking for the index of a small object would take as long as scanning the object. If no
+        // index is saved, the index beside the object is requested at the same time as the object.
         let early = !is_one_of_many && !file.exists() && !has_name_of_equal_frames(&address);
         let early = early.then(|| index_beside(&address));
         let source: Arc<dyn Source> = open()?;
@@ -265,8 +267,8 @@ mod stores {
         Ok((source, vec![file]))
     }
 
-    /// Return true if the name is that of a format whose frames have equal sizes. Its files need no
-    /// index.
+    /// Return true if the name is that of a format whose frames have equal sizes. Files of such a
+    /// format need no index.
     fn has_name_of_equal_frames(address: &Address) -> bool {
         let extension = address.path().extension().unwrap_or_default();
         let extension = extension.to_string_lossy().to_lowercase();
@@ -302,7 +304,7 @@ mod stores {
         address_of(path)?.ok_or_else(|| Failure::argument("expected the address of an object"))
     }
 
-    /// Bytes of one version of an object, for readers that follow addresses within it.
+    /// Bytes of one version of an object in a store, for code that reads ranges at any offset.
     #[pyclass(frozen, module = "paceline._core")]
     pub(crate) struct ObjectBytes(StoreSource);
 
@@ -344,8 +346,9 @@ mod stores {
             Ok(PyBytes::new(py, &bytes))
         }
 
-        /// Measure the store for about `seconds`, with at most `n_bytes`. Return the time to a
-        /// response (s), and the bytes per second of one connection and of all together.
+        /// Measure the store for about `seconds`, reading at most `n_bytes`. Return the time to a
+        /// response (s), the bytes per second of one connection, and those of several connections
+        /// together.
         fn measure(&self, py: Python<'_>, n_bytes: u64, seconds: f64) -> Result<(f64, f64, f64)> {
             let limit = Duration::try_from_secs_f64(seconds).unwrap_or_default();
             let found = py.detach(|| self.0.measure(n_bytes, limit))?;

@@ -204,9 +204,9 @@ fn lend_mut<T>(
 /// Call a function with a memoryview of bytes that the caller has borrowed. The view is writable if
 /// `access` is PyBUF_WRITE; the borrow must then be mutable.
 ///
-/// MPI thus sends atoms directly from packed memory, and receives them into memory from which they
-/// are read. Copies to and from Python objects took 2 % of the time of a frame, and twice the
-/// memory.
+/// MPI thus sends atoms directly from packed memory, and receives them into the memory from which
+/// they are then read. Copies to and from Python objects took 2 % of the time of a frame, and twice
+/// the memory.
 fn view<T>(
     py: Python<'_>,
     start: *mut u8,

@@ -15,10 +15,10 @@ use paceline_formats::format_list::STANDARD;
 use paceline_formats::hdf5_chunks::encode::{self, Compression, Float, Settings};
 use paceline_formats::{CELL_WIDTH, CellRow, Fields, Series, UnitCell};
 
-/// Encodes the frames of one file.
+/// Encoder of the frames of one file.
 #[pyclass(frozen, module = "paceline._core")]
-// Each block creates an encoder from these fields. This takes 0 to 4 % more time than one encoder
-// per thread.
+// An encoder is created from these fields for each block. This takes 0 to 4 % more time than one
+// encoder per thread.
 pub(super) struct Encoder {
     format: String,
     n_atoms: usize,
@@ -157,8 +157,8 @@ impl Encoder {
     }
 
     /// Return the numbers of a field. A field that is written must be present, and other fields
-    /// must be None. If fields may differ from frame to frame in the format, a block may lack a
-    /// written field.
+    /// must be None. If the format allows the fields to differ from frame to frame, a block may
+    /// lack a written field.
     fn numbers<'a>(
         &self,
         name: &str,
@@ -180,7 +180,7 @@ impl Encoder {
     }
 }
 
-/// Encodes the chunks of one dataset of shape (frames, atoms, 3).
+/// Encoder of the chunks of one dataset of shape (frames, atoms, 3).
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct ChunkEncoder(encode::ChunkEncoder);
 
@@ -256,7 +256,7 @@ impl ChunkEncoder {
         self.0.step()
     }
 
-    /// Refuse numbers that are not finite, like `encode` and `write`.
+    /// Refuse numbers that are not finite, as `encode` and `write` do.
     fn check(&self, py: Python<'_>, values: Array3<'_, f32>) -> Result<()> {
         let (n_atoms, values) = (atoms_of(&values)?, &*values);
         py.detach(|| self.0.check(values, n_atoms))
@@ -277,8 +277,8 @@ impl ChunkEncoder {
         })
     }
 
-    /// Write frames to the chunks at `offsets` of an existing file. `lead` frames precede them in
-    /// the first chunk.
+    /// Write frames to the chunks at `offsets` of an existing file. In the first chunk, `lead`
+    /// other frames precede these frames.
     #[pyo3(signature = (path, offsets, values, *, lead=0))]
     fn write(
         &self,
@@ -369,13 +369,14 @@ pub(super) fn cells_of_vectors(
     Ok(NewArray::new(rows, [matrices.len(), CELL_WIDTH]))
 }
 
-/// Replace the vectors of upright cells by the vectors of their lengths and angles, without noise.
+/// Remove noise from upright cells: compute their vectors from their lengths and angles.
 #[pyfunction]
 pub(super) fn cells_without_noise(cells: Array2<'_, f64>) -> Result<NewArray<f64, 2>> {
     each_cell(&cells, |cell| cell.without_noise())
 }
 
-/// Return a mask of upright cells: apart from noise, lengths and angles determine their vectors.
+/// Return a mask of upright cells. Apart from noise, the vectors of such a cell follow from its
+/// lengths and angles.
 #[pyfunction]
 pub(super) fn upright_cells(cells: Array2<'_, f64>) -> Result<NewArray<bool, 1>> {
     let (cells, _) = cells.as_chunks::<CELL_WIDTH>();

@@ -22,7 +22,7 @@ pub(super) enum Failure {
     /// The argument names something that does not exist or is not supported, such as an unknown
     /// unit style.
     Unsupported(String),
-    /// Number of atoms of a file of another system, and the message.
+    /// The file contains another system: its number of atoms, and the message.
     AtomCount(u64, String),
     Python(PyErr),
 }

@@ -130,14 +130,14 @@ pub(super) fn formats() -> Vec<FileFormat> {
 }
 
 /// Return the factor that converts a unit to paceline's unit of the same quantity. `like` is a unit
-/// of this quantity.
+/// of this quantity. Return None if the unit is invalid, or is one of another quantity.
 #[pyfunction]
 pub(super) fn amber_factor(unit: &str, like: &str) -> Option<f64> {
     units::factor(unit, like)
 }
 
-/// Return the factors that convert lengths, velocities, forces and times of a unit style of LAMMPS to
-/// Å, Å/ps, kJ/(mol·Å) and ps. Raises `UnsupportedError` for an unknown style.
+/// Return the factors that convert lengths, velocities, forces and times of a unit style of LAMMPS
+/// to Å, Å/ps, kJ/(mol·Å) and ps. Raise `UnsupportedError` if the style is unknown.
 #[pyfunction]
 pub(super) fn lammps_factors(style: &str) -> Result<(f64, f64, f64, f64)> {
     let units = Units::named(style.as_bytes())
@@ -153,7 +153,7 @@ pub(super) fn dlpoly_imcon(cell: Option<Cell>) -> Result<i64> {
     encode::imcon(cell.as_ref()).map_err(Failure::unwritable)
 }
 
-/// Return the bytes of a CONFIG before the first atom.
+/// Return the bytes of a CONFIG file before the first atom.
 #[pyfunction]
 #[pyo3(signature = (title, n_atoms, fields, *, step, dt, time, cell))]
 pub(super) fn dlpoly_config_head(
@@ -170,7 +170,7 @@ pub(super) fn dlpoly_config_head(
     head.map_err(Failure::unwritable)
 }
 
-/// Return the bytes of a HISTORY before the first frame.
+/// Return the bytes of a HISTORY file before the first frame.
 #[pyfunction]
 #[pyo3(signature = (title, n_atoms, fields, *, imcon, n_frames))]
 pub(super) fn dlpoly_history_head(
@@ -185,7 +185,7 @@ pub(super) fn dlpoly_history_head(
     head.map_err(Failure::unwritable)
 }
 
-/// Return the bytes of a frame of a HISTORY before the first atom.
+/// Return the bytes of a frame in a HISTORY file before the first atom.
 #[pyfunction]
 #[pyo3(signature = (n_atoms, fields, *, step, dt, time, cell))]
 pub(super) fn dlpoly_frame_head(

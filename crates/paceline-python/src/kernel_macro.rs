@@ -59,9 +59,9 @@ pub(super) fn in_frames<T: Send>(
 
 /// Declare a class of kernels.
 ///
-/// A `new` or `static` block creates the kernel from arguments, for `__new__` and static methods. A
-/// block of `frames` computes the frames of a block while the interpreter is released; it gets the
-/// kernel, the converted frames, and their placements. `methods` are copied unchanged.
+/// The code in `new` and `static` creates the kernel from the arguments of `__new__` or of a static
+/// method. The code in `frames` computes the frames of a block while the interpreter is released;
+/// it gets the kernel, the converted frames, and their placements. `methods` are copied unchanged.
 macro_rules! kernels {
     (
         $(#[$about:meta])*

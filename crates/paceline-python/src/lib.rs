@@ -79,10 +79,10 @@ mod _core {
     /// Maximum size of decompressed chunks that a reader keeps, bytes.
     #[pymodule_export]
     const KEPT_BYTES: usize = chunks::KEPT_BYTES;
-    /// Maximum fraction of a deflate-only chunk that is decompressed without the rest.
+    /// Limit for reading only the beginning of a deflate-only chunk, as a fraction of the chunk.
     #[pymodule_export]
     const BEGINNING_SHARE: f64 = chunks::BEGINNING_SHARE;
-    /// Number of bytes that are read beyond the estimated size of a chunk's beginning.
+    /// Number of bytes that are read beyond the estimated compressed size of a chunk's beginning.
     #[pymodule_export]
     const BEGINNING_SPARE: u64 = chunks::BEGINNING_SPARE;
 }

@@ -27,15 +27,15 @@ type Compounds<'py> = (Indices, Array1<'py, f64>);
 type WeightedGroup<'py> = (Array2<'py, f64>, Option<Array1<'py, f64>>);
 
 kernels! {
-    /// Computes a row of numbers for each frame of a block.
+    /// Kernel that computes a row of numbers for each frame of a block.
     ///
-    /// `columns` of constructors are the columns of the analysis's atoms in the block (None: all
-    /// columns in order). Other indices refer to these atoms.
+    /// The argument `columns` of a constructor contains the columns of the analysis's atoms in the
+    /// block; None means all columns in order. Other indices refer to these atoms.
     pub(super) struct RowKernel(Box<dyn row_kernel::RowKernel>);
 
     static {
-        /// Compute angles (degrees) at the second of three groups. Each group has `n_angles` atoms;
-        /// groups follow each other.
+        /// Compute angles (degrees) at the atoms of the second of three groups. Each group has
+        /// `n_angles` atoms; the groups follow each other in `columns`.
         angles(columns: Columns, n_angles: usize, periodic: bool) {
             let columns = columns.all(n_angles.saturating_mul(3))?;
             let (first, rest) = columns.split_at(n_angles);
@@ -44,7 +44,7 @@ kernels! {
         }
 
         /// Compute distances (Å) between the atoms of two groups, pair by pair. Each group has
-        /// `n_pairs` atoms; groups follow each other.
+        /// `n_pairs` atoms; the groups follow each other in `columns`.
         atomic_distances(columns: Columns, n_pairs: usize, periodic: bool) {
             let columns = columns.all(n_pairs.saturating_mul(2))?;
             let (first, second) = columns.split_at(n_pairs);
@@ -52,7 +52,7 @@ kernels! {
         }
 
         /// Compute the distance (Å) between the centers of two groups with these `sizes`. The
-        /// groups follow each other.
+        /// groups follow each other in `columns`.
         center_distance(
             columns: Columns,
             sizes: (usize, usize),
@@ -69,8 +69,8 @@ kernels! {
             CenterDistance::new(groups, periodic)
         }
 
-        /// Compute distances (Å) between all atoms of two groups that follow each other, or within
-        /// one group.
+        /// Compute distances (Å) between all atoms of two groups, which follow each other in
+        /// `columns`, or between all atoms within one group.
         distance_matrix(
             columns: Columns,
             n_first: usize,
@@ -82,16 +82,16 @@ kernels! {
             DistanceMatrix::new(first, n_second.map(|_| second), periodic)
         }
 
-        /// Compute the minimum distance (Å) between two groups that follow each other, and the
-        /// indices of the two atoms.
+        /// Compute the minimum distance (Å) between two groups, which follow each other in
+        /// `columns`, and the indices of the two atoms.
         minimum_distance(columns: Columns, sizes: (usize, usize), periodic: bool) {
             let columns = columns.all(sizes.0.saturating_add(sizes.1))?;
             let (first, second) = columns.split_at(sizes.0);
             MinimumDistance::new(first, second, periodic)
         }
 
-        /// Compute radii of gyration and shapes of compounds. Compounds follow each other, with
-        /// `sizes` atoms each.
+        /// Compute radii of gyration and shapes of compounds. Compounds follow each other in
+        /// `columns`, with `sizes` atoms each.
         ///
         /// Values of each compound: radius of gyration, radii about x, y, z (Å), moments (Å²),
         /// asphericity and shape parameter.
@@ -100,8 +100,9 @@ kernels! {
             gyration::Gyration::new(&columns, &sizes, weights.as_deref())
         }
 
-        /// Compute fractions of contacts. Pairs of atoms are sorted by reference, with `sizes`
-        /// pairs and one limit (Å) per pair. With `beta` (Å⁻¹), the soft definition is used.
+        /// Compute the fraction of contacts of each reference. `pairs` of atoms are sorted by
+        /// reference, with `sizes` pairs each, and `limits` contains one distance (Å) per pair.
+        /// With `beta` (Å⁻¹), the soft definition is used.
         contacts(
             columns: Columns,
             pairs: Indices,
@@ -129,8 +130,8 @@ kernels! {
             dssp::Dssp::new(&columns, &donors, has_hydrogens)
         }
 
-        /// Find the secondary structure of residues as numbers of the letters - H B E G I T S. With
-        /// `polyproline`, also P.
+        /// Find the secondary structure of residues. Each value is the index of a letter in
+        /// `-HBEGITS`, or in `-HBEGITSP` if `polyproline` is true.
         ///
         /// Atoms are all N, then all CA, all C and all O.
         dssp_letters(columns: Columns, donors: Array1<'_, bool>, polyproline: bool) {
@@ -141,8 +142,8 @@ kernels! {
         /// Compute densities of mass and charge in `n_bins` bins along x, y, z. They are followed
         /// by the end of the last bin (Å) and the volume of a bin (Å³), along each axis.
         ///
-        /// `weights` are mass and charge of each atom. With compounds (index of the compound and
-        /// mass of each atom), they are those of each compound.
+        /// `weights` contains the mass and charge of each atom. If there are `compounds` (index of
+        /// the compound and mass of each atom), it contains the mass and charge of each compound.
         density_profiles(
             columns: Columns,
             weights: Array2<'_, f64>,
@@ -162,8 +163,8 @@ kernels! {
         }
 
         /// Compute the dipole moment from positions (units of charge × Å), or the current from
-        /// velocities (× Å/ps). With `needs_cell`, also compute the volume of the cell (Å³).
-        /// Messages contain the names in `summed` and `needs_cell`.
+        /// velocities (× Å/ps). With `needs_cell`, also compute the volume of the cell (Å³). Error
+        /// messages contain the names in `summed` and `needs_cell`.
         dipole(
             columns: Columns,
             charges: Array1<'_, f64>,
@@ -174,8 +175,8 @@ kernels! {
             Dipole::new(&columns, &charges, summed, needs_cell)
         }
 
-        /// Compute the component number of each atom: components are numbered from 0. Two atoms
-        /// are connected within `cutoff` (Å).
+        /// Compute the number, from 0, of the connected component to which each atom belongs. Two
+        /// atoms are connected if they are within `cutoff` (Å).
         components(columns: Columns, n_atoms: usize, cutoff: f64, periodic: bool) {
             let columns = columns.all(n_atoms)?.into_iter().map(u32::try_from);
             let columns = columns.collect::<std::result::Result<_, _>>().map_err(PyErr::from)?;
@@ -183,7 +184,7 @@ kernels! {
         }
 
         /// Compute order parameters along an axis. Vectors extend from the first half of the atoms
-        /// to the second half. Each mean is over `sizes` vectors.
+        /// to the second half. `sizes` contains the number of vectors for each mean.
         order(columns: Columns, sizes: Indices, axis: [f64; 3], periodic: bool) {
             let n_vectors: usize = sizes.iter().sum();
             let columns = columns.all(n_vectors.saturating_mul(2))?;
@@ -234,7 +235,7 @@ kernels! {
         /// Compute solvent-accessible areas (Å²), summed into `n_parts` values.
         ///
         /// `radii` (Å) are those of the atoms, without the probe. `output`, shape (n, 2), contains
-        /// pairs of an atom and the value to which its area is added.
+        /// pairs: the index of an atom, and the index of the value to which its area is added.
         sasa(
             columns: Columns,
             radii: Array1<'_, f64>,
@@ -285,7 +286,7 @@ pub(super) fn used_threads() -> usize {
 }
 
 /// Allow kernels to use instruction sets beyond those of the base build (default), or forbid it.
-/// Return whether kernels use them. For measurements: results do not change.
+/// Return whether kernels use them. This is meant for measurements and does not change results.
 #[pyfunction]
 pub(super) fn allow_wide(allowed: bool) -> bool {
     let (base, all) = (Instructions::Base, Instructions::Avx512);
@@ -293,7 +294,8 @@ pub(super) fn allow_wide(allowed: bool) -> bool {
     instructions::used() > base
 }
 
-/// Name of the instruction set that kernels use. For records of results: it does not change them.
+/// Name of the instruction set that kernels use. It is recorded with results, but does not change
+/// them.
 #[pyfunction]
 pub(super) fn instruction_set() -> &'static str {
     match instructions::used() {

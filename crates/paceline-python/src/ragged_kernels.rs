@@ -14,8 +14,8 @@ use paceline_kernels::selection_evaluation::{Center, Comparison, Group, Node, Se
 use paceline_kernels::threads_within_frame::{compute_parts, part_len};
 use paceline_kernels::transform_common::Refused;
 
-/// Number of records of each frame, all records one after another or in rows, and the first frame
-/// that cannot be computed, with the reason.
+/// Three results: the number of records of each frame; all records, one after another or in rows;
+/// and the first frame that cannot be computed, with the reason.
 type Found<T, const N: usize> = (NewArray<i64, 1>, NewArray<T, N>, Option<Refused>);
 
 /// Minimum number of pairs in a part of a frame that one thread computes.
@@ -25,11 +25,12 @@ const LEAST_PAIRS: usize = 4096;
 const BOND: usize = 6;
 
 kernels! {
-    /// Finds hydrogen bonds in the frames of a block.
+    /// Kernel that finds hydrogen bonds in the frames of a block.
     ///
-    /// Donors and hydrogens are pairs; with `within` (Å), they are paired by distance in each
-    /// frame. `parts` contains the class of each donor, the class of each acceptor, and a table of
-    /// the allowed pairs of classes. `criterion` contains a name and two numbers.
+    /// Donors and hydrogens form pairs in their order. If `within` (Å) is given, they are instead
+    /// paired by distance in each frame. `parts` contains the class of each donor, the class of
+    /// each acceptor, and a table of the allowed pairs of classes. `criterion` contains a name and
+    /// two numbers.
     pub(super) struct HydrogenBonds(Task);
 
     new {
@@ -127,8 +128,8 @@ pub(super) struct PairFilter {
 }
 
 kernels! {
-    /// Finds pairs of atoms within `cutoff` (Å) in two groups, or in one group, where each pair
-    /// counts once.
+    /// Kernel that finds pairs of atoms within `cutoff` (Å) in two groups or in one group. In one
+    /// group, each pair counts once.
     ///
     /// Two atoms with the same index or the same label are not a pair. `indices` and `labels`
     /// contain one array per group, even if the groups are the same.
@@ -250,15 +251,15 @@ impl PairFilter {
 /// uses nearest images, and atoms or labels.
 type NodeArguments<'py> = (String, Vec<usize>, Vec<f64>, bool, Option<Array1<'py, i64>>);
 
-/// Number of the selection of the base group, its number of atoms if constant, and the selections
-/// applied to it.
+/// Number of the selection of the base group, its number of atoms if constant, and the numbers of
+/// the selections applied to it.
 type GroupArguments = (usize, Option<usize>, Vec<usize>);
 
 kernels! {
-    /// Finds the atoms of an updating group in the frames of a block.
+    /// Kernel that finds the atoms of an updating group in the frames of a block.
     ///
-    /// `nodes` are selections; a selection may depend only on earlier ones. `n_atoms` of
-    /// `n_universe` atoms are read. `complete` is true if groups contain only atoms that are read.
+    /// `nodes` are selections; a selection may depend only on earlier ones. Of `n_universe` atoms,
+    /// `n_atoms` are read. `complete` is true if groups contain only atoms that are read.
     pub(super) struct SelectedAtoms(Selected);
 
     new {
@@ -401,7 +402,7 @@ pub(super) fn links(
 }
 
 kernels! {
-    /// Groups of atoms, and the check that the parts of a molecule are not in different images.
+    /// Kernel that checks groups of atoms: the parts of a molecule must not be in different images.
     ///
     /// `links` are pairs of atoms, with the number of bonds between them. `contacts` are pairs of
     /// atoms in different molecules.
@@ -426,10 +427,9 @@ kernels! {
     }
 
     methods {
-        /// Return records of the frames with these numbers, in the form of a ragged analysis. A
-        /// record contains 0 for a broken molecule or 1 for a broken contact (only in frames
-        /// without a broken molecule); 0; the columns of two atoms; and their distance (Å). Return
-        /// None if there are no records.
+        /// Return the number of records of each frame, and all records in rows; None if there are
+        /// no records. A record contains 0 for a broken molecule or 1 for a broken contact (only in
+        /// frames without a broken molecule); 0; the columns of two atoms; and their distance (Å).
         fn look(
             &self,
             py: Python<'_>,

@@ -173,14 +173,14 @@ impl Reader {
         })
     }
 
-    /// Return the number of bytes that came from the cache since the last call, and the reason why
-    /// blocks are no longer stored.
+    /// Return the number of bytes that came from the cache since the last call, and, if blocks are
+    /// no longer stored, the reason.
     fn take_cache_use(&self) -> (u64, Option<String>) {
         self.source.take_cache_use()
     }
 
-    /// Return the requests to a store since the last call: numbers of requests, of repeated ones, and
-    /// of bytes; latency and waiting time, ns.
+    /// Return the requests to a store since the last call: numbers of requests, repeated requests
+    /// and bytes; latency and waiting time, ns.
     fn take_requests(&self) -> (u64, u64, u64, u64, u64) {
         self.source.take_requests()
     }
@@ -234,7 +234,7 @@ attributes! {
 
 attributes! {
     #[name = "_Dtype"]
-    /// Type of numbers.
+    /// NumPy type of the numbers of a dataset.
     struct PyDtype {
         str: String,
     }
@@ -348,7 +348,7 @@ fn slices_of<'a>(arrays: &'a OfFields<SliceArrays<'_>>) -> OfFields<Slice<'a>> {
     arrays.map(|arrays| arrays.as_ref().map(SliceArrays::as_slices))
 }
 
-/// Block with frame numbers, which messages contain.
+/// Output arrays of a block, and its frame numbers, which messages contain.
 struct NumberedBlock<'py> {
     frames: Array1<'py, i64>,
     arrays: BlockArrays<'py>,
@@ -414,14 +414,14 @@ impl ChunkReader {
         })
     }
 
-    /// Return the number of bytes that came from the cache since the last call, and the reason why
-    /// blocks are no longer stored.
+    /// Return the number of bytes that came from the cache since the last call, and, if blocks are
+    /// no longer stored, the reason.
     fn take_cache_use(&self) -> (u64, Option<String>) {
         self.source.take_cache_use()
     }
 
-    /// Return the requests to a store since the last call: numbers of requests, of repeated ones, and
-    /// of bytes; latency and waiting time, ns.
+    /// Return the requests to a store since the last call: numbers of requests, repeated requests
+    /// and bytes; latency and waiting time, ns.
     fn take_requests(&self) -> (u64, u64, u64, u64, u64) {
         self.source.take_requests()
     }

@@ -38,14 +38,14 @@ attributes! {
         has_charges: bool,
         /// Number of atom slots in the file.
         n_places: u64,
-        /// Range of the frame in a text file, which the core decodes; None for other files.
+        /// Range of the frame in a text file; None for other files. The Rust core decodes text.
         text: Option<TextFrameLocation>,
         read: Read,
     }
 }
 
 narrowed! {
-    /// Function that returns the atoms of a range of indices in the file: first index, and end.
+    /// Function that returns the atoms of a range in the file, given the first index and the end.
     struct Read(Py<PyAny>): callable!([INT, INT] -> Decoded::INPUT_TYPE)
 }
 
@@ -125,7 +125,8 @@ type ImagesAndOwn = (NewArray<i32, 1>, usize);
 
 /// Read one frame. Return the atoms of this rank, or None if another rank failed.
 ///
-/// `ghosts` is the width of a halo (Å), and the vectors along which the cell is periodic.
+/// `ghosts` contains the width of a halo (Å), and for each cell vector whether the cell is periodic
+/// along it.
 #[pyfunction]
 #[pyo3(signature = (comm, frame, whose, ghosts=None, *, n_atoms, readers, buffer))]
 #[allow(clippy::too_many_arguments, reason = "named in Python")]
@@ -271,7 +272,7 @@ attributes! {
     #[name = "_DecodedAtoms"]
     /// Atoms of a frame, as decoded by `paceline.snapshot.reader`.
     struct Decoded<'py> {
-        /// Ids of the atoms; None if they are in order.
+        /// Ids of the atoms; None if atom k of the file has id k.
         ids: Option<Array1<'py, i64>>,
         vectors: [Option<Array2<'py, f32>>; 3],
         names: Option<Array2<'py, u8>>,

@@ -1,5 +1,5 @@
-//! Writing of frames whose atoms are distributed over ranks, and files in which one rank writes the
-//! headers, and other ranks write the atoms.
+//! Writing of frames whose atoms are distributed over ranks. One rank writes the headers of the
+//! file, and other ranks write the atoms.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};

@@ -221,7 +221,7 @@ impl Trajectory {
         clock.doubt().map(str::to_owned)
     }
 
-    /// Reason why lengths are only taken to be in Å; None if their unit is known.
+    /// Reason why lengths are only assumed to be in Å; None if their unit is known.
     #[getter]
     fn length_doubt(&self) -> Option<&'static str> {
         self.index.layout().length_doubt()
@@ -233,7 +233,7 @@ impl Trajectory {
         matches!(self.index.layout().clock(), Clock::Counted(_))
     }
 
-    /// Number of bytes and of calls for opening the trajectory.
+    /// Numbers of bytes and of calls that were needed to open the trajectory.
     #[getter]
     fn traffic(&self) -> (u64, u64) {
         let traffic = self.index.traffic();
@@ -317,14 +317,14 @@ pub(super) fn fingerprint_of(samples: &[u8]) -> Result<String> {
     Ok(samples_from(samples)?.fingerprint.to_string())
 }
 
-/// Return the text by which a store identifies the object with these samples; None if it states none,
-/// and for a local file.
+/// Return the text by which a store identifies the object with these samples. Return None for a
+/// local file, or if the store provides no such text.
 #[pyfunction]
 pub(super) fn identity_of(samples: &[u8]) -> Result<Option<String>> {
     Ok(samples_from(samples)?.identity().map(str::to_owned))
 }
 
-/// Raise FileChangedError if a file does not begin with the bytes of its fingerprint.
+/// Raise FileChangedError if a file does not begin with the bytes that the fingerprint describes.
 #[pyfunction]
 pub(super) fn verify(py: Python<'_>, path: PathBuf, fingerprint: &str) -> Result<()> {
     let Ok(fingerprint) = fingerprint.parse::<Fingerprint>() else {

@@ -33,8 +33,8 @@ pub(super) fn centers(
     Ok(NewArray::new(found?, [n_frames, sizes.len(), 3]))
 }
 
-/// Return the sums of cell vectors that unwrap the centers of molecules (Å) from the first frame to
-/// each frame, in units of 2⁻²⁴ Å. Every frame must have a cell.
+/// For each frame, return the sum of cell vectors that unwraps the center of each molecule (Å)
+/// since the first frame, in units of 2⁻²⁴ Å. Every frame must have a cell.
 #[pyfunction]
 pub(super) fn molecule_steps(
     py: Python<'_>,
@@ -109,7 +109,7 @@ kernels! {
             Wrap::new(n_atoms, &atoms, &sizes, weights.as_deref())
         }
 
-        /// Move all atoms as a rigid body that superposes a group on its reference (Å).
+        /// Move all atoms as one rigid body so that a group is superposed on its reference (Å).
         fit(
             n_atoms: usize,
             atoms: Indices,
@@ -198,7 +198,8 @@ impl NoJump {
         Ok(py.detach(|| transform_common::apply_in_cells(&self.0, positions, cells, &mut notes))?)
     }
 
-    /// Count images over frames, relative to the first frame. Record the images in some rows.
+    /// Count the images of the atoms over frames, relative to the first frame. Return the images in
+    /// the last frame, and those in `rows`.
     fn scan(
         &self,
         py: Python<'_>,
@@ -253,9 +254,9 @@ impl NoJumpFollower {
         Self(nojump::Follower::new(task.0.clone(), skip_damaged))
     }
 
-    /// Move the atoms of block `number` (Å) so that they do not jump from the block before, and
-    /// write the images of the block's first valid frame to `begin`. Return the rows that could not
-    /// be changed, with reasons; None if the follower was closed.
+    /// Move the atoms of block `number` (Å) so that none jumps relative to the block before. Write
+    /// the images of the block's first valid frame to `begin`. Return the rows that could not be
+    /// changed, with reasons; None if the follower was closed.
     #[pyo3(signature = (number, positions, cells, begin=None))]
     fn move_on(
         &self,
@@ -281,7 +282,7 @@ impl NoJumpFollower {
     }
 }
 
-/// Return the first atom of the fragment of each atom.
+/// Return, for each atom, the first atom of its fragment.
 #[pyfunction]
 pub(super) fn fragments(
     py: Python<'_>,

@@ -1,11 +1,10 @@
-//! Interface between ranks, and the check of all atoms before anything is written.
+//! Interface between ranks, agreement of all ranks on one error, and the check of all atoms before
+//! anything is written.
 //!
-//! Check that the atoms of all ranks make a complete frame.
-//!
-//! The ids of all ranks together must be the numbers from 1 to the number of atoms, without
-//! repeats. Each rank sums hashes of its ids, and subtracts the hashes of an equal share of the
-//! expected ids. The total over all ranks is zero for correct ids. For wrong ids, it is zero with a
-//! probability of 2⁻⁶⁴.
+//! The check makes sure that the atoms of all ranks make a complete frame. The ids of all ranks
+//! together must be the numbers from 1 to the number of atoms, without repeats. Each rank sums
+//! hashes of its ids, and subtracts the hashes of an equal share of the expected ids. The total
+//! over all ranks is zero for correct ids. For wrong ids, it is zero with a probability of 2⁻⁶⁴.
 
 use std::cmp::Ordering;
 use std::fs::OpenOptions;
@@ -247,8 +246,8 @@ pub enum Kind {
 /// Result whose error is [`Failure`].
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Fail on all ranks if one rank fails, with the message of the first failed rank and its number.
-/// An error of the file contains `path`.
+/// If one rank fails, fail on all ranks, with the message and the number of the first failed rank.
+/// An error that concerns the file contains `path`.
 ///
 /// # Errors
 /// [`Failure`], the same on every rank.
@@ -382,7 +381,7 @@ pub trait Communicator {
     fn receive(&self, from: usize, bytes: &mut [u8]) -> error::Result<()>;
 
     /// Write records of `size` bytes at their offsets, each with a separate call, in a file that
-    /// all ranks open together. Only this method returns errors of the file.
+    /// all ranks open together. No other method returns errors of the file.
     fn write_at(
         &self,
         path: &Path,

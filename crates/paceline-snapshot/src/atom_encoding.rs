@@ -60,7 +60,7 @@ impl Float {
     }
 }
 
-/// Vectors as arrays: one section per field, or one section per coordinate.
+/// Encoding of vectors as arrays: one section per field, or one section per coordinate.
 #[derive(Debug, Clone)]
 pub struct Arrays {
     fields: Fields,

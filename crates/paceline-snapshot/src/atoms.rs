@@ -37,7 +37,7 @@ impl Vectors<'_> {
 pub struct Atoms<'a> {
     /// Ids, from 1 to the number of atoms of all ranks.
     pub ids: &'a [i64],
-    /// Positions, in the unit of the file, like all values below.
+    /// Positions.
     pub positions: Vectors<'a>,
     /// Velocities, if they are written.
     pub velocities: Option<Vectors<'a>>,
@@ -220,8 +220,8 @@ impl Batch<'_> {
         u64::from_ne_bytes(self.ids.get(self.first + k))
     }
 
-    /// Position of atom `k`, Å; zeros if there are no positions. Missing properties below are zeros
-    /// as well.
+    /// Position of atom `k`, Å; zeros if there are no positions. The methods below also return
+    /// zeros for missing properties.
     pub fn position(&self, k: usize) -> [f64; 3] {
         vector(self.positions, self.first + k)
     }
@@ -299,7 +299,7 @@ pub trait Records: Sync {
 // mass, charge  2 × f64, where they are written
 // ```
 
-/// Number of atoms that are packed property by property, small enough for the cache.
+/// Number of atoms that are packed together, property by property. They fit into the cache.
 const BLOCK: usize = 64;
 
 /// Offsets of the properties in a packed atom, bytes.

@@ -20,7 +20,7 @@ use crate::{
     Atoms, Communicator, Cost, Failure, Job, Method, Records, Reduce, Result, check, write,
 };
 
-/// Options of a writer, the same on all ranks; only rank 0's path is used.
+/// Options of a writer. They are the same on all ranks, except that only rank 0's path is used.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Format of the file.
@@ -108,7 +108,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Open a file; `options` may be an error of this rank, and `node` identifies its node.
+    /// Open a file. `options` may be an error of this rank, and `node` identifies the node of this
+    /// rank.
     ///
     /// # Errors
     /// The same on all ranks: an error of any rank's options, ranks that disagree, or an error of
@@ -169,8 +170,8 @@ impl Writer {
         self.n_frames
     }
 
-    /// Write a frame: this rank contributes some atoms, or an error. Returns the cost on this rank,
-    /// and a warning on rank 0.
+    /// Write a frame, to which this rank contributes some atoms, or an error. Return the cost on
+    /// this rank, and a warning on rank 0.
     ///
     /// # Errors
     /// The same on all ranks. The file keeps the earlier frames, and the next frame may follow.
@@ -298,7 +299,7 @@ impl Writer {
     }
 }
 
-/// Make a path absolute: other ranks may have another working directory.
+/// Make a path absolute, because other ranks may have another working directory.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     let found = std::path::absolute(path);
     Ok(found.map_err(|source| Error::io(path, "cannot find", source))?)
@@ -412,8 +413,8 @@ fn broadcast(
 // Choice of the ranks that write and read.
 
 /// Minimum number of bytes per frame and writer. On two cores, 8 writers among 8 ranks took 0.56 of
-/// the time of one writer for a CONFIG of 16 MiB, and 0.74 for 4 MiB, as 4 writers did. For 1 MiB
-/// and less, the number of writers does not matter.
+/// the time of one writer for a CONFIG of 16 MiB. For 4 MiB, both 8 and 4 writers took 0.74 of this
+/// time. For 1 MiB and less, the number of writers does not matter.
 pub const WRITER_BYTES: u64 = 1 << 20;
 
 /// Choose `n` ranks, spread evenly over the nodes and, on each node, over its ranks. `nodes`

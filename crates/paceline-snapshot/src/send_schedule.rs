@@ -92,8 +92,8 @@ impl<'a> SendSchedule<'a> {
             let known = (first..end).contains(&batch);
             known.then(|| (batch - first) * self.n_writers + writer)
         };
-        // Counting sort with two more entries than bins. Counts are stored two entries later. Then
-        // the start of each bin, stored one entry later, advances to its end.
+        // Counting sort. The count of bin `b` is stored in entry `b + 2`. Entry `b + 1` then
+        // becomes the start of bin `b`, and advances to its end while atoms are added.
         self.starts.clear();
         self.starts.resize((end - first) * self.n_writers + 2, 0);
         for bin in self.ids.iter().filter_map(bin) {

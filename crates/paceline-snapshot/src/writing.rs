@@ -11,14 +11,15 @@ use crate::{Batch, Cost, Failure, Plan, Reduce, Result};
 use paceline_formats::error::Error;
 use paceline_formats::os_calls::{close, write_all_at};
 
-/// Number of atoms that are packed for one writer before the next. Atoms for different writers are
-/// interleaved in memory, so that the atoms for the next writer are still in the cache.
+/// Number of atoms that are packed for one writer before atoms are packed for the next writer.
+/// Atoms for different writers are interleaved in memory, so that the atoms for the next writer are
+/// still in the cache.
 const TURN: usize = 128;
 
 /// Mark of an entry without an atom.
 const EMPTY: u32 = u32::MAX;
 
-/// Write one frame with sorting writers. The inner result contains an error of only this rank,
+/// Write one frame with sorting writers. The inner result is an error of this rank alone, returned
 /// after the rank completed its collective calls.
 pub fn sorted(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let job = plan.job;
@@ -218,8 +219,8 @@ pub fn direct(plan: &Plan<'_>, cost: &mut Cost) -> Result<()> {
     target.close(plan.job.sync, cost)
 }
 
-/// Send the atoms of each rank in turn to rank 0, which writes them. The inner result contains an
-/// error of only this rank; the same holds for the next function.
+/// Send the atoms of each rank in turn to rank 0, which writes them. The inner result is an error
+/// of this rank alone; the same holds for the next function.
 pub fn serial(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let atoms = plan.job.atoms;
     let mut n_atoms = vec![0; plan.comm.size()];
@@ -268,8 +269,8 @@ fn write_all(plan: &Plan<'_>, n_atoms: &[u64], cost: &mut Cost) -> Result<Result
     Ok(target.and_then(|target| target.close(plan.job.sync, cost)))
 }
 
-/// Write the atoms of this rank through MPI-IO. All ranks open the file together. All ranks make
-/// the same number of calls: a rank without further atoms writes nothing in them.
+/// Write the atoms of this rank through MPI-IO. All ranks open the file together, and make the same
+/// number of calls. A rank without further atoms writes nothing in its last calls.
 pub fn mpiio(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let job = plan.job;
     let at_a_time = plan.budget.written;

@@ -21,7 +21,7 @@ use crate::credentials::{
 use crate::http_requests::{Connector, Container};
 use paceline_formats::error::{Error, Result};
 
-/// Environment variables of credentials: at least one is set if the environment has any.
+/// Environment variables of AWS. If the environment has credentials, at least one of them is set.
 const AWS: [&str; 5] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -140,7 +140,7 @@ fn build(
     })
 }
 
-/// Pass environment variables to the builder of a client, if it knows their names.
+/// Pass environment variables to the builder of a client, if the builder accepts their names.
 fn with_variables<B, K: FromStr>(
     builder: B,
     set: &[Variable],
@@ -212,8 +212,9 @@ fn s3(address: &Address, set: &[Variable]) -> std::result::Result<AmazonS3Builde
         if let (Some(uri), None) = (value_of(FULL_URI), value_of(TOKEN_FILE))
             && value_of(RELATIVE_URI).is_none()
         {
-            // `object_store` uses `FULL_URI` only together with a token file. It gets a relative
-            // address instead, and [`Connector`] sends its requests to `uri`.
+            // `object_store` uses `FULL_URI` only together with a token file. The builder therefore
+            // gets a relative address, and [`Connector`] sends the requests for this address to
+            // `uri`.
             builder = builder
                 .with_config(AmazonS3ConfigKey::ContainerCredentialsRelativeUri, "/")
                 .with_http_connector(Connector {
@@ -265,8 +266,8 @@ fn s3(address: &Address, set: &[Variable]) -> std::result::Result<AmazonS3Builde
     }
 }
 
-/// Return the name of the variable that requests a client of `object_store` without signatures, if it
-/// is set.
+/// Return the name of the variable that makes `object_store` send requests without signatures, if
+/// it is set.
 pub(crate) fn skipping(scheme: Scheme) -> Option<&'static str> {
     let name = match scheme {
         Scheme::S3 => "AWS_SKIP_SIGNATURE",
@@ -284,8 +285,8 @@ pub(crate) fn skipping(scheme: Scheme) -> Option<&'static str> {
     env::var(name).is_ok_and(is_yes).then_some(name)
 }
 
-/// Refuse variables of a role or container without the others that it needs, unless the credentials
-/// come from variables that `object_store` prefers.
+/// Refuse the variables of a role or container if other variables that it needs are missing. They
+/// are not needed if the credentials come from variables that `object_store` prefers.
 fn check_sources<'a>(
     value_of: impl Fn(&str) -> Option<&'a str>,
 ) -> std::result::Result<(), String> {
@@ -311,8 +312,8 @@ fn check_sources<'a>(
     }
 }
 
-/// Refuse a server of credentials that is neither local nor encrypted, as AWS's programs do: it
-/// sends keys, and receives a token.
+/// Refuse a server of credentials that is neither local nor encrypted, as AWS's programs do,
+/// because the server sends keys and receives a token.
 fn check_container(uri: &str) -> std::result::Result<(), String> {
     let near = [
         "localhost",
@@ -448,8 +449,8 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Return true if this machine belongs to a cloud. The metadata of the cloud then contain
-/// credentials.
+/// Return true if this machine belongs to the cloud of a vendor. The metadata of the cloud then
+/// contain credentials.
 fn is_machine_of(vendor: &str) -> bool {
     ["sys_vendor", "product_name"].iter().any(|name| {
         fs::read_to_string(format!("/sys/class/dmi/id/{name}"))

@@ -68,8 +68,9 @@ pub(crate) fn settings() -> u64 {
     hasher.finish()
 }
 
-/// Return the environment variables that a client of a store uses, and those of all clients, if
-/// they are not empty. `is_known` returns true for the lower-case names of the former variables.
+/// Return the environment variables that a client of a store uses, and the variables that all
+/// clients use, if they are not empty. `is_known` returns true for the lower-case names of the
+/// former.
 ///
 /// # Errors
 /// A sentence about a variable whose value cannot be used.

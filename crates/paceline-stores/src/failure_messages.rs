@@ -214,8 +214,8 @@ impl Request<'_> {
     }
 }
 
-/// Return true for the address of a request for the credentials of a machine or container, if it is
-/// not that of the object.
+/// Return true if a machine or container requests its credentials from this address, and if it is
+/// not the address of the object.
 fn is_of_machine(url: &str, object: &Address) -> bool {
     let (_, rest) = url.split_once("://").unwrap_or_default();
     let (host, path) = rest.split_once('/').unwrap_or_default();
@@ -282,7 +282,7 @@ fn connection_of(error: &object_store::Error) -> Option<&HttpError> {
     None
 }
 
-/// Return the messages of an error and of its causes, a line each.
+/// Return the messages of an error and of its causes, one per line.
 fn text_of(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -12,19 +12,21 @@ const TOGETHER: f64 = 32.0;
 /// Latency that is assumed before the first response, s.
 const LATENCY: f64 = 0.05;
 /// Limits of the gap between two ranges that are requested together, bytes. A longer gap would fill
-/// a request of its own, whose bytes nobody reads.
+/// a whole request, of which no byte is used.
 const SMALLEST_GAP: f64 = 65_536.0;
 const LARGEST_GAP: f64 = 1_048_576.0;
-/// Gap up to which ranges are requested together while the bandwidth is unknown, and maximum number
-/// of bytes of all gaps in a block of frames. Reading the gaps measures the bandwidth.
+/// Two limits while the bandwidth is unknown: the gap up to which ranges are requested together,
+/// and the number of bytes of all gaps in a block of frames. Reading the gaps measures the
+/// bandwidth.
 const FIRST_GAP: u64 = 1 << 20;
 const FIRST_GAPS: u64 = 8 << 20;
-/// Maximum gap that is read between requests of which one waits for the other, bytes.
+/// Maximum gap that is read to avoid a request that must wait for another request, bytes.
 const LARGEST_HOP: f64 = 33_554_432.0;
-/// Gap that is read between such requests while the bandwidth is unknown, bytes.
+/// Gap that is read to avoid such a request while the bandwidth is unknown, bytes.
 const FIRST_HOP: u64 = 4 << 20;
-/// Weights of a measurement above and below the estimate. Other requests can only make a response
-/// later, and unused connections make transfers slower than the bandwidth.
+/// Weights of a new measurement in the estimate. Late responses and slow transfers have less
+/// weight: other requests can only delay a response, and unused connections make transfers slower
+/// than the bandwidth.
 const LATER: f64 = 0.05;
 const EARLIER: f64 = 0.5;
 const FASTER: f64 = 0.5;
@@ -37,10 +39,10 @@ const SPAN: Duration = Duration::from_millis(50);
 const FIRST_SPAN: Duration = Duration::from_millis(500);
 const FIRST_BYTES: u64 = 4 << 20;
 
-/// Number of processes of this machine that share its requests in flight.
+/// Number of processes that share the requests in flight of this machine.
 pub(crate) static SHARERS: AtomicUsize = AtomicUsize::new(1);
 
-/// Return the number of processes of this machine that share its requests in flight.
+/// Return the number of processes that share the requests in flight of this machine.
 pub(crate) fn sharers() -> usize {
     SHARERS.load(Ordering::Relaxed)
 }
@@ -250,7 +252,7 @@ mod tests {
     fn the_bandwidth_is_measured_without_the_latency() {
         let pace = Pace::default();
         let mut now = Instant::now();
-        // 64 KiB each 1.6384 ms are 40 MB/s.
+        // 64 KiB every 1.6384 ms are 40 MB/s.
         for _ in 0..20 {
             now = receive(&pace, now + LATENCY, 65, Duration::from_nanos(1_638_400));
         }
@@ -258,7 +260,7 @@ mod tests {
         assert!(near(pace.hop(), 0.08 * 40e6), "{}", pace.hop());
         assert!(near(pace.gap(), 0.08 * 40e6 / TOGETHER), "{}", pace.gap());
         assert_eq!(pace.gaps(), u64::MAX);
-        // Short requests between them change nothing.
+        // Short requests after that do not change the bandwidth.
         for _ in 0..1000 {
             now = receive(&pace, now + LATENCY, 1, Duration::ZERO);
         }

@@ -22,16 +22,16 @@ use crate::runtime_and_request_limits::{
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::Requests;
 
-/// Limits of the number of bytes of a request. Between them, a request has 1/`PARALLEL` of the
-/// bytes that are requested together and in flight.
+/// Minimum and maximum number of bytes of a request. Between these limits, a request has
+/// 1/`PARALLEL` of the bytes that are requested together or are already in flight.
 const SMALLEST: u64 = 1 << 20;
 const LARGEST: u64 = 4 << 20;
 const PARALLEL: u64 = 8;
 /// Number of bytes that are requested beyond a run of announced ranges, per byte of the run.
 const GROWTH: u64 = 4;
-/// Number of bytes of the first request, which is more than recognising a format needs.
+/// Number of bytes of the first request. This is more than is needed to recognise a format.
 const FRONT: u64 = 64 << 10;
-/// Age from which on bytes that no reader has requested may be dropped, if their memory is needed.
+/// Age above which bytes may be dropped before any reader has read them, if memory is needed.
 const OLD: Duration = Duration::from_secs(20);
 
 /// One version of an object.
@@ -96,8 +96,8 @@ struct Piece {
     used: Instant,
 }
 
-/// What readers have read of a piece. They need not read its last byte, which may be in a gap between
-/// two ranges that were requested together.
+/// Progress of reading a piece. A piece can be done although its last byte was not read, because
+/// this byte may be in a gap between two ranges that were requested together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
     Done,
@@ -256,8 +256,9 @@ impl Object {
         self.pieces.lock().unwrap_or_else(|lock| lock.into_inner())
     }
 
-    /// Request a range that will soon be read, if there is space for it. If it is short and continues
-    /// ranges that were announced before, up to `ahead` following bytes are requested, too.
+    /// Request a range that will soon be read, if there is space for it. If the range is short and
+    /// continues ranges that were announced before, up to `ahead` following bytes are requested,
+    /// too.
     pub(crate) fn announce(self: &Arc<Self>, range: Range<u64>, ahead: u64) {
         let range = range.start..range.end.min(self.size);
         if range.is_empty() {
@@ -267,14 +268,16 @@ impl Object {
         let run = pieces.add_announced(range.clone());
         self.request(&mut pieces, range.clone(), false);
         let (len, own) = (run.end - run.start, range.end - range.start);
-        // The range must continue others, but not by much, because blocks differ in size. A reader
-        // that announces long ranges needs no further bytes.
+        // The run must contain earlier ranges with at least half the length of this range, and not
+        // with its full length, because blocks differ in size. A reader that announces long ranges
+        // needs no further bytes.
         if own < ahead / 2 && len > own + own / 2 {
             let further = ahead.min(GROWTH * len);
             let end = run.end.saturating_add(further).min(self.size);
             let missing = pieces.missing(run.end..end);
             let n_missing: u64 = missing.iter().map(|part| part.end - part.start).sum();
-            // Nothing is requested until the missing bytes fill a long request, or end the object.
+            // Nothing is requested until the missing bytes fill a long request, or reach the end of
+            // the object.
             if n_missing >= LARGEST.min(further) || end == self.size {
                 self.request(&mut pieces, run.end..end, false);
             }
@@ -282,7 +285,8 @@ impl Object {
     }
 
     /// Request windows for a reader that follows addresses within the file. Bytes before the first
-    /// window are dropped first. Return true if the first window was requested before.
+    /// window count as read, so that they are dropped first. Return true if the first window was
+    /// requested before.
     pub(crate) fn announce_windows(self: &Arc<Self>, windows: &[Range<u64>]) -> bool {
         let mut pieces = self.lock();
         let start = windows.first().map_or(0, |window| window.start);
@@ -499,8 +503,8 @@ impl Pieces {
 
     /// Add a range to those that were announced, and return the run that contains it.
     fn add_announced(&mut self, range: Range<u64>) -> Range<u64> {
-        // Bytes that were announced before, but are not kept, belong to a further pass over the
-        // object, whose run begins anew.
+        // If bytes that were announced before are no longer kept, the reader passes over the object
+        // again, and a new run begins.
         if !self.missing(range.clone()).is_empty() {
             self.announced.forget(&range);
         }
@@ -597,7 +601,7 @@ fn check_encoding(address: &Address, result: &GetResult) -> Result<()> {
 }
 
 /// Open an object that may be empty. An empty object has no first byte, and each store returns a
-/// different error if it is requested.
+/// different error if this byte is requested.
 async fn empty(address: &Address, store: &Store, failed: Error) -> Result<(Bytes, ObjectMeta)> {
     let options = GetOptions {
         head: true,

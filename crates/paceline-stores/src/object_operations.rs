@@ -225,7 +225,8 @@ fn rate_of_several(object: &Arc<Object>, range: Range<u64>, latency: Duration) -
     for part in parts {
         object.read(part.start, &mut buffer[..(part.end - part.start) as usize])?;
     }
-    // Latencies vary: without a minimum time, a short remainder could yield any rate.
+    // Latencies vary, and a very short remaining time would yield too high a rate. It is therefore
+    // limited.
     let elapsed = begun.elapsed();
     let time = elapsed.saturating_sub(latency).max(elapsed / 10);
     Ok(rate(range.end - range.start, time))
@@ -322,8 +323,8 @@ impl Download {
     }
 }
 
-/// Return the addresses of the objects in a bucket whose keys begin with the key of `prefix`, up to a
-/// last `*`. Objects in deeper folders are included.
+/// Return the addresses of the objects in a bucket whose keys begin with the key of `prefix`,
+/// without its last `*`. Objects in deeper folders are included.
 ///
 /// # Errors
 /// Errors of the store; [`Error::Unsupported`] for a server without lists.

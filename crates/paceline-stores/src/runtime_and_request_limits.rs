@@ -92,7 +92,7 @@ pub(crate) trait KeepsBytes: Send + Sync {
     fn drop_bytes(&self, len: usize) -> bool;
 }
 
-/// Estimates of other processes, by the numbers of the stores.
+/// Estimates by another process, with the numbers of the stores.
 static ESTIMATES: Mutex<Vec<(u64, Estimate)>> = Mutex::new(Vec::new());
 
 /// Return the number that identifies a store in estimates that processes exchange.
@@ -119,9 +119,9 @@ pub fn estimates() -> Vec<(u64, Estimate)> {
         .collect()
 }
 
-/// Set the number of processes of this machine that share its requests in flight. Each has an equal
-/// share, at least one long and one short request. Stores that are opened later begin with these
-/// estimates of another process.
+/// Set the number of processes that share the requests in flight of this machine. Each process gets
+/// an equal share, but at least one long and one short request. Stores that are opened later begin
+/// with the given estimates, which another process has measured.
 pub fn share_requests(n_processes: usize, estimates: Vec<(u64, Estimate)>) {
     SHARERS.store(n_processes.max(1), Ordering::Relaxed);
     *ESTIMATES.lock().unwrap_or_else(|lock| lock.into_inner()) = estimates;
@@ -140,7 +140,7 @@ struct Limit {
     permits: Semaphore,
     /// Maximum number of requests that all processes of this machine may have in flight.
     of_machine: usize,
-    /// Number of permits, once those that are in use are given back.
+    /// Number of permits after all permits in use are returned.
     now: Mutex<usize>,
 }
 
@@ -183,7 +183,7 @@ pub(crate) struct Process {
     pub(crate) runtime: Runtime,
     /// Clients, by bucket or host and by the settings with which they were created.
     stores: Mutex<HashMap<(String, u64), Arc<Store>>>,
-    /// Objects that are open, and the number at which closed ones are removed from the list.
+    /// List of open objects, and the length at which closed objects are removed from the list.
     keepers: Mutex<(Vec<Weak<dyn KeepsBytes>>, usize)>,
     /// Versions of objects that readers of this process share.
     shared: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,

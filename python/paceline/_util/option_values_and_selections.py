@@ -21,7 +21,8 @@ SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 PROGRESS = ("bar", "json", "none")
 #: Treatments of a frame that cannot be read: raise an error, or skip the frame.
 ON_ERROR = ("raise", "skip")
-#: Residue names of Martini's water (plain, antifreeze, polarizable). A residue is four molecules.
+#: Residue names of Martini's water (plain, antifreeze, polarizable). A residue represents four
+#: molecules.
 MARTINI_WATERS = "W WF PW"
 #: Beads of Martini's water.
 WATER_BEADS = f"resname {MARTINI_WATERS} and name W WF"

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Atoms along x, 1 Å apart; the cell is 10 Å long.
+/// Cell of the tests, 10 Å long. The atoms lie along x, 1 Å apart.
 const CELL: [f32; 6] = [10.0, 20.0, 20.0, 90.0, 90.0, 90.0];
 
 fn selected(nodes: Vec<Node>, base: usize, selection: usize) -> Vec<u32> {

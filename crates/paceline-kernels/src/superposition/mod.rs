@@ -9,16 +9,16 @@
 //!
 //! A symmetric, traceless 4×4 matrix K is built from the inner product. Its largest eigenvalue λ
 //! yields the minimum RMSD, and the eigenvector yields the rotation as a quaternion. QCP computes λ
-//! as the largest root of the quartic of K, in a tenth of the time of powers of K. A root close to
-//! another root (atoms on a line, some mirror images) has only half of the digits; then λ is
-//! computed from powers of K.
+//! as the largest root of the characteristic polynomial of K (a quartic), in a tenth of the time of
+//! powers of K. If another root is close (atoms on a line, some mirror images), only half of the
+//! digits of λ are correct. In this case, λ is computed from powers of K.
 
 use crate::check_len;
 use crate::instructions::by_widest;
 use paceline_base::error::{Error, Result};
 
-/// Limit of cancellation, relative to the squared size of two structures. A squared RMSD is a
-/// difference of sums. Below this limit the difference has lost too many digits, and squared
+/// Smallest squared RMSD that is computed as a difference of sums, relative to the squared size of
+/// the two structures. Below this limit, the difference has lost too many digits, and squared
 /// deviations are summed instead.
 pub(crate) const CANCELLED: f64 = 1e-6;
 
@@ -258,7 +258,7 @@ pub(crate) fn relative(weights: &[f64], n_atoms: usize) -> Result<Vec<f64>> {
 // The functions of this module are deliberately not inlined. Inlined, they are vectorised over x,
 // y, z instead of over atoms, and a superposition takes 1.4 times as long.
 
-/// Number of atoms in a tile. Of 16, 32 and 64, this size is fastest from 214 to 50,000 atoms.
+/// Number of atoms in a tile. Of 16, 32 and 64, 32 is fastest for 214 to 50,000 atoms.
 pub const TILE: usize = 32;
 
 /// Number of partial sums of a sum over atoms.
@@ -391,9 +391,9 @@ type Matrix4 = [[f64; 4]; 4];
 
 pub const IDENTITY: Matrix3 = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
 
-/// Slope of the scaled quartic at its largest root (at most 64/27) below which the root counts as a
-/// multiple root, because λ would lose more than two digits. A molecule 15 times as long as thick
-/// is just above this limit.
+/// Minimum slope of the scaled quartic at its largest root; the slope is at most 64/27. A root with
+/// a smaller slope counts as a multiple root, because λ would lose more than two digits. A molecule
+/// 15 times as long as thick is just above this limit.
 pub(crate) const MIN_SLOPE: f64 = 1e-2;
 
 /// Largest eigenvalue of K, and the data for its eigenvector.
@@ -412,7 +412,8 @@ impl Optimum {
     /// structure along rows and those of the reference along columns. `half_norm` is (Ga + Gb) / 2,
     /// and is at least λ.
     pub fn new(inner: &Matrix3, half_norm: f64) -> Self {
-        // λ is σ1 + σ2 ± σ3 of the singular values of M, so it lies between ⅓ and 1 times √3 ‖M‖.
+        // λ is σ1 + σ2 ± σ3, where σ are the singular values of M. It therefore lies between ⅓ and
+        // 1 times √3 ‖M‖.
         let square: f64 = inner.iter().flatten().map(|m| m * m).sum();
         let scale = (3.0 * square).sqrt();
         if scale == 0.0 {
@@ -506,8 +507,9 @@ fn largest_root(m: &Matrix3, key: &Matrix4, bound: f64) -> Option<f64> {
     None
 }
 
-/// Return the largest eigenvalue of K and its eigenvector. K + 1 is squared until only the
-/// eigenvector remains. For a multiple eigenvalue, the vector is any vector of the eigenspace.
+/// Return the largest eigenvalue of K and its eigenvector. The matrix K + 1 is squared repeatedly
+/// until only this eigenvector remains. For a multiple eigenvalue, the vector is any vector of the
+/// eigenspace.
 fn dominant_pair(key: &Matrix4) -> (f64, [f64; 4]) {
     // No eigenvalue of K + 1 is negative. The power 2^50 separates any two eigenvalues that differ
     // in double precision.
@@ -522,8 +524,8 @@ fn dominant_pair(key: &Matrix4) -> (f64, [f64; 4]) {
     (dot(&image, &vector), vector)
 }
 
-/// Return the unit vector that a singular symmetric matrix maps to zero: the column with the
-/// largest norm of its adjugate (Liu et al. 2010).
+/// Return the unit vector that a singular symmetric matrix maps to zero. It is computed from the
+/// column of the adjugate that has the largest norm (Liu et al. 2010).
 fn null_vector(matrix: &Matrix4) -> [f64; 4] {
     let adjugate: Matrix4 =
         std::array::from_fn(|i| std::array::from_fn(|j| cofactor(matrix, i, j)));
@@ -538,7 +540,7 @@ fn shifted(matrix: &Matrix4, shift: f64) -> Matrix4 {
     shifted
 }
 
-/// Return the row with the largest norm, for a matrix that is a multiple of v vᵀ.
+/// Return the index of the row with the largest norm, for a matrix that is a multiple of v vᵀ.
 fn largest_diagonal(matrix: &Matrix4) -> usize {
     (1..4).fold(0, |best, i| {
         if matrix[i][i].abs() > matrix[best][best].abs() {

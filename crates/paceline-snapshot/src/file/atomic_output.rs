@@ -1,5 +1,5 @@
-//! Files that are being written: their interface, and their appearance under the final name only when
-//! their first frame is complete.
+//! Files that are being written: their interface, and their names. A new file gets its final name
+//! only when its first frame is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -15,7 +15,7 @@ use crate::{Failure, Result};
 
 /// Length of a name that leaves no space for a suffix, bytes.
 const LONG_NAME: usize = 200;
-/// Maximum number of links in a chain of links.
+/// Maximum number of symbolic links that are followed to find a file.
 const MOST_LINKS: usize = 40;
 
 /// File in which one rank writes the headers, and other ranks write the atoms.
@@ -83,7 +83,7 @@ impl Output {
             .len())
     }
 
-    /// Read bytes; fewer at the end of the file.
+    /// Read `size` bytes, or fewer if the file ends before.
     pub fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; size];
         let mut filled = 0;
@@ -158,7 +158,7 @@ impl Output {
         Ok(())
     }
 
-    /// Close the file: some file systems report errors of writing here.
+    /// Close the file. Some file systems report errors of writing only then.
     pub fn close(self) -> Result<()> {
         let closed = close(self.file);
         Ok(closed.map_err(|source| Error::io(&self.path, "cannot write to disk", source))?)
@@ -169,7 +169,7 @@ impl Output {
     }
 }
 
-/// Refuse a file that cannot be created. This happens before hours of work, not afterwards.
+/// Refuse a file that cannot be created. This check runs before hours of work, not afterwards.
 ///
 /// # Errors
 /// [`Error::Io`]: the file exists and may not be replaced, is not a regular file, or has no folder.
@@ -208,7 +208,7 @@ fn check_regular(path: &Path) -> Result<()> {
     }
 }
 
-/// Resolve links. The links are kept, and their target is created or replaced.
+/// Resolve symbolic links. The links themselves stay, and their target is created or replaced.
 fn target(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -234,7 +234,7 @@ fn temporary_name(path: &Path) -> PathBuf {
     target.with_file_name(hidden)
 }
 
-/// Property of atoms that may be stored once, in 8 bytes for each atom.
+/// Property of atoms that a file may store once for all frames, in 8 bytes for each atom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Property {
     /// Masses, u.
@@ -259,16 +259,16 @@ impl Property {
     }
 }
 
-/// File that is being written, as the first rank sees it.
+/// Interface of the first rank to a file that is being written.
 ///
 /// For every frame, `place` is called, then ranks write their atoms, then `commit` is called. After
-/// an error in between, `cut_back` is called. A frame counts from `commit` on: if the job is killed
-/// before, the file has the previous `n_frames` frames.
+/// an error in between, `cut_back` is called. A frame is complete only after `commit`: if the job
+/// is killed before, the file contains the previous `n_frames` frames.
 pub trait Container: Send {
     /// Number of complete frames; for a CONFIG, number of frames written.
     fn n_frames(&self) -> u64;
 
-    /// True for numbers of 64 bits, if the format allows both sizes.
+    /// True for numbers of 64 bits, if the format allows 32 and 64 bits.
     fn is_double(&self) -> bool {
         false
     }

@@ -136,8 +136,8 @@ impl Layout for Dcd {
 
     fn open(&mut self, settings: &Settings, output: &Output) -> Result<Existing> {
         let path = &settings.path;
-        // After a header of maximum size, there may be indices of free atoms: 4 bytes each, for at
-        // most all atoms.
+        // The header may be followed by the indices of free atoms: 4 bytes each, for at most all
+        // atoms.
         let most = (settings.n_atoms.saturating_mul(4)).min(output.size()?) as usize;
         let bytes = output.read(0, LONGEST_HEADER + most + 1024)?;
         let header = dcd::Layout::parse(&bytes, u64::MAX)

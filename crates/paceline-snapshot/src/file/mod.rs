@@ -88,7 +88,7 @@ impl Kind {
         self == Kind::H5md
     }
 
-    /// Make the encoder of atoms, with numbers of 64 bits if the format has a choice and `is_double`.
+    /// Make the encoder of atoms. If the format allows 32 and 64 bits, `is_double` chooses 64 bits.
     ///
     /// # Errors
     /// Sentence about a combination of fields that the format cannot represent.
@@ -114,8 +114,8 @@ impl Kind {
     }
 }
 
-/// Factors from Å, Å/ps and kJ/(mol·Å) to Amber's units: its unit of time is 1/20.455 ps, 1 kcal is
-/// 4.184 kJ.
+/// Factors from Å, Å/ps and kJ/(mol·Å) to Amber's units. Amber's unit of time is 1/20.455 ps, and 1
+/// kcal is 4.184 kJ.
 const AMBER: [f64; 3] = [1.0, 1.0 / 20.455, 1.0 / 4.184];
 
 /// Options of a file.
@@ -135,7 +135,7 @@ pub struct Settings {
     pub dt: Option<f64>,
     /// True if each frame must be on the disk before the next frame.
     pub sync: bool,
-    /// Maximum number of frames in H5MD, for contiguous storage; without it, datasets have chunks.
+    /// Maximum number of frames in H5MD, for contiguous storage; `None` for datasets with chunks.
     pub n_frames: Option<u64>,
     /// True for numbers of 64 bits in H5MD.
     pub double: bool,
@@ -238,7 +238,7 @@ trait Layout: Send {
         start: u64,
     ) -> Result<FrameOffsets>;
 
-    /// Make the bytes of the header that count the frames.
+    /// Make the bytes of the header that contain the number of frames.
     fn counts(
         &mut self,
         settings: &Settings,
@@ -365,7 +365,8 @@ impl SnapshotFile {
             .layout
             .next(&self.settings, &contents, heading, n_frames, end)?;
         let output = self.opened()?;
-        // Leftovers of a killed job may be longer than this frame, and be read as further frames.
+        // Beyond this frame, the file may contain bytes of a killed job, which would be read as
+        // frames.
         if output.size()? > end {
             output.cut(end)?;
         }
@@ -429,7 +430,7 @@ impl SnapshotFile {
         }
     }
 
-    /// Close the file; one without a complete frame is removed.
+    /// Close the file. A file without a complete frame is removed.
     ///
     /// # Errors
     /// [`Error::Io`] if the system could not write.

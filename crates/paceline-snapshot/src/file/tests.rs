@@ -96,7 +96,7 @@ fn appended_frames_make_the_file_made_at_once() {
             append: true,
             ..settings(parts.clone())
         };
-        // A killed job left more bytes than a frame has.
+        // Simulate a killed job that left more bytes than a frame has.
         let mut bytes = std::fs::read(&parts).unwrap();
         bytes.extend([b'x'; 2000]);
         std::fs::write(&parts, bytes).unwrap();

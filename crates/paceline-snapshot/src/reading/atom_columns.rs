@@ -106,8 +106,8 @@ impl AtomTable {
         }
     }
 
-    /// Reserve memory for a number of atoms, if it is available. The number may come from a damaged
-    /// file.
+    /// Try to reserve memory for a number of atoms. A failure is ignored, because the number may
+    /// come from a damaged file.
     pub fn expect(&mut self, n_atoms: usize) {
         for (column, width) in self.columns.iter_mut().zip(self.widths) {
             let _ = column.try_reserve_exact(n_atoms.saturating_mul(width));
@@ -412,7 +412,7 @@ impl Text {
                     }
                 }
             }
-            // If no atom is complete, the lines are very long.
+            // If no atom is complete, the lines are very long, and more bytes are read at a time.
             piece = if records.is_empty() {
                 2 * piece
             } else {
@@ -423,7 +423,7 @@ impl Text {
         Ok(())
     }
 
-    /// Return the maximum number of bytes before the atom at `end`.
+    /// Return the maximum number of bytes from the current offset to the atom at `end`.
     fn left(&self, end: u64) -> u64 {
         let end = self.layout.bytes_of(end..end).map(|bytes| bytes.start);
         end.unwrap_or(self.frame.end - self.frame.start) - self.at

@@ -221,7 +221,7 @@ pub fn unpack<'a>(parcel: &'a [u8], widths: &Widths) -> Option<View<'a>> {
 
 // Map atoms to their owner ranks.
 
-/// Maps atoms to their owner ranks.
+/// Rule that maps atoms to their owner ranks.
 pub trait Owners {
     /// Append the owner of each atom of the table to `ranks`.
     ///

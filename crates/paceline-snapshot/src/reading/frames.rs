@@ -36,7 +36,7 @@ const HDF5: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 /// Name of the format of LAMMPS dumps.
 const LAMMPS: &str = "LAMMPSDUMP";
 
-/// Options of a reader, the same on all ranks; only rank 0's path is used.
+/// Options of a reader. They are the same on all ranks, except that only rank 0's path is used.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// CONFIG, REVCON, HISTORY, NetCDF, DCD, XTC, TRR, or an H5MD file that this crate wrote.
@@ -81,7 +81,8 @@ struct Frame {
 }
 
 impl Reader {
-    /// Open a file; `options` may be an error of this rank, and `node` identifies its node.
+    /// Open a file. `options` may be an error of this rank, and `node` identifies the node of this
+    /// rank.
     ///
     /// # Errors
     /// The same on all ranks: an error of any rank's options, or of opening the file.
@@ -131,7 +132,7 @@ impl Reader {
     }
 
     /// Read a frame. With a grid of domains, one for each rank, this rank gets the atoms of its
-    /// domain of the cell, and else an equal range of ids. See [`Grid`].
+    /// domain of the cell. Without a grid, it gets an equal range of ids. See [`Grid`].
     ///
     /// # Errors
     /// The same on all ranks: the frame does not exist or is damaged, it has no cell for a grid, or
@@ -292,7 +293,7 @@ pub(super) fn owners_of(
 
 /// The open file, on rank 0.
 enum File {
-    /// Frames that are decoded.
+    /// File of any other format, whose frames are decoded.
     Decoded(Box<Trajectory>),
     /// H5MD.
     #[cfg(all(unix, target_pointer_width = "64"))]

@@ -1,8 +1,9 @@
 //! Ghosts: images of atoms near the domain of a rank, sent by the ranks that own the atoms.
 //!
 //! The halo of a domain is the parallelepiped whose faces are parallel to those of the domain and a
-//! width away from them, as in DL_POLY. It holds all positions that are within the width of the
-//! domain, and some near its edges and corners that are farther away.
+//! width away from them, as in DL_POLY. It contains all positions that are within the width of the
+//! domain, and, near the edges and corners of the domain, also some positions that are farther
+//! away.
 
 use std::ops::RangeInclusive;
 
@@ -12,10 +13,10 @@ use super::{ReadingCost, Settings, most_atoms};
 use crate::{Communicator, Reduce};
 use paceline_formats::error::Result;
 
-/// Maximum width of a halo, in cells.
+/// Maximum width of a halo, in fractional coordinates of the cell.
 const MOST_CELLS: f64 = 8.0;
 
-/// Maximum distance of an atom from the cell, in cells.
+/// Maximum distance of an atom from the cell, in fractional coordinates.
 const FAR: f64 = 1e6;
 
 /// Atoms of a rank in its domain, and images of its atoms and of other ranks' atoms in its halo.
@@ -69,7 +70,7 @@ impl Halo {
     }
 
     /// Add the ghosts to the atoms of this rank, which were distributed by the grid. The call is
-    /// collective, also for a rank without atoms.
+    /// collective: ranks without atoms must make it too.
     ///
     /// # Errors
     /// Errors of the communicator; on all ranks, if an atom is outside of the cell along a vector
@@ -132,8 +133,9 @@ impl Halo {
         Ok(())
     }
 
-    /// Images of an atom along one vector that are in the halo of a domain. `part` is the
-    /// fractional coordinate of the atom, and `domain` the index of the domain.
+    /// For one cell vector, return the range of integers n for which n vectors move an atom into
+    /// the halo of a domain. `part` is the fractional coordinate of the atom, and `domain` the
+    /// index of the domain.
     fn near(&self, axis: usize, part: f64, domain: u32) -> RangeInclusive<i32> {
         let n = f64::from(self.grid.shape[axis]);
         let low = f64::from(domain) / n - self.widths[axis] - part;

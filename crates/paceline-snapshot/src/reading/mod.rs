@@ -83,8 +83,8 @@ pub struct ReadingCost {
 }
 
 /// Maximum number of copies of a batch in a reader's memory, not counting the list of owners. One
-/// copy is the batch itself. Each of two parcels may contain up to twice its size, since owners get
-/// unequal parts of a batch.
+/// copy is the batch itself. The buffers for outgoing and for incoming atoms may each have up to
+/// twice the size of a batch, since owners get unequal parts of a batch.
 const TIMES_HELD: usize = 1 + 2 + 2;
 
 /// Memory that can be allocated on any machine, bytes.
@@ -225,7 +225,7 @@ impl<'a> Distribution<'a> {
     }
 
     /// Check that no rank failed. Return the maximum number of atoms of the batch that any reader
-    /// would receive.
+    /// would receive; `None` if another rank failed.
     fn agree(&mut self, decoded: Result<()>) -> Result<Option<u64>> {
         let mut counts = vec![0; self.post.comm.size()];
         if decoded.is_ok() && self.reader.is_some() {

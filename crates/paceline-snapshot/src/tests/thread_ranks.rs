@@ -69,7 +69,7 @@ impl Thread<'_> {
         taken
     }
 
-    /// Numbers of all ranks.
+    /// Return the numbers of each rank.
     fn all_numbers(&self, numbers: &[u64]) -> Vec<Vec<u64>> {
         let bytes = bytemuck::cast_slice(numbers).to_vec();
         let all = self.swap(vec![bytes; self.size()]);

@@ -19,7 +19,7 @@ struct Own {
 }
 
 impl Own {
-    /// Every `size`-th atom, counted down; rank 0 has none of frame 1.
+    /// Return every `size`-th atom, with descending ids. Rank 0 has no atoms of frame 1.
     fn of(comm: &dyn Communicator, frame: i64) -> Self {
         let size = comm.size() as i64;
         let owner = |id: i64| match (id + frame) % size {
@@ -133,7 +133,7 @@ fn any_number_of_ranks_makes_the_same_file_and_reads_it() {
     }
 }
 
-/// Return the reason that all ranks have.
+/// Return the error message, which must be the same on all ranks.
 fn same<T>(found: Vec<Result<T>>) -> String {
     let reasons: Vec<String> = found
         .into_iter()

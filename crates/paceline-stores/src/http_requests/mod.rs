@@ -66,7 +66,7 @@ pub(crate) fn retry_limit() -> Duration {
     seconds.and_then(Result::ok).unwrap_or(DEFAULT_RETRY)
 }
 
-/// Makes clients for a store.
+/// Connector that creates the HTTP clients of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Connector {
     /// Value of the header `Authorization`, for servers that use no signatures.
@@ -118,8 +118,8 @@ struct Repeating {
 }
 
 impl Repeating {
-    /// Create a client with times to connect, to wait for another byte of a response, and to repeat
-    /// a request.
+    /// Create a client with maximum times to connect, to wait for another byte of a response, and
+    /// to repeat a request.
     fn new(connect: Duration, silence: Duration, limit: Duration) -> reqwest::Result<Self> {
         // Another library of the process may already have installed a provider, which can also be
         // used.
@@ -227,7 +227,7 @@ impl fmt::Display for OtherRegion {
     }
 }
 
-/// Turn the redirect of a bucket in another region, which names no address, into an error.
+/// Return an error if the redirect of a bucket names no address, but another region.
 fn check_region(response: HttpResponse) -> Result<HttpResponse, HttpError> {
     let region = response.headers().get("x-amz-bucket-region");
     match region.and_then(|region| region.to_str().ok()) {
@@ -316,7 +316,7 @@ const REDIRECTS: usize = 5;
 /// Beginning of the message about a redirect that is not followed.
 const REFUSED: &str = "the redirect was refused";
 
-/// Names of the hosts to which a client sends requests. A request to any other host follows a
+/// Names of the hosts to which a client sends requests. A request to any other host results from a
 /// redirect.
 #[derive(Debug, Clone)]
 struct Hosts {
@@ -361,8 +361,8 @@ impl Hosts {
 
     /// Add the host of a request, which may be in a private network.
     fn add(&self, host: &str) {
-        // Names of hosts that are looked up later are in lower case, as in redirects, except names
-        // of proxies.
+        // Names of hosts that are looked up later are in lower case, as in redirects. Only names of
+        // proxies may have capitals.
         let host = host.to_ascii_lowercase();
         let mut known = self.lock();
         if !known.names.contains(&host) {
@@ -405,7 +405,8 @@ impl Hosts {
         }
     }
 
-    /// Look up the addresses of a host. Of the target of a redirect, only public ones are returned.
+    /// Look up the addresses of a host. If the host is the target of a redirect, return only public
+    /// addresses, unless private ones are allowed.
     fn addresses_of(&self, name: &str) -> io::Result<Vec<SocketAddr>> {
         let name = &*name.to_ascii_lowercase();
         let mut found = (self.look_up)(name)?;

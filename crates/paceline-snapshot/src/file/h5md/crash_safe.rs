@@ -1,8 +1,9 @@
 //! Delay of HDF5's writes until a frame is complete, and an order of writes in which a crash does
 //! no damage. A file driver passes HDF5's reads and writes to a [`CrashSafeFile`].
 //!
-//! The Python package does the same: `paceline/snapshot/crash_safe_hdf5_writes.py` explains why. Changes
-//! within the committed size wait in memory; bytes beyond it may be written earlier.
+//! The Python package does the same, for reasons in `paceline/snapshot/crash_safe_hdf5_writes.py`. The
+//! bytes up to the committed size contain all complete frames. Changes of these bytes wait in
+//! memory; bytes beyond them may be written earlier.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,10 +14,12 @@ use super::super::atomic_output::Output;
 use super::library::{Functions, Id};
 use crate::{Failure, Result};
 
-/// Alignment of allocated parts of the file, bytes: a disk sector, which divides a memory page.
+/// Alignment of allocated parts of the file, bytes. This is the size of a disk sector, and it
+/// divides the size of a memory page.
 pub const ALIGNMENT: u64 = 512;
 const WORD: usize = 8;
-/// B-tree nodes in files of superblock version 0: number of children, bytes before the first key.
+/// B-tree nodes in files of superblock version 0: maximum number of children, and number of bytes
+/// before the first key.
 const CHILDREN: usize = 64;
 const FIRST_KEY: usize = 24;
 /// Superblock: signature, and offsets of the version and of the address of the end of the file.
@@ -35,7 +38,7 @@ struct Change {
     new: Vec<u8>,
 }
 
-/// File of HDF5, stored in an output with a number of committed bytes.
+/// File that HDF5 reads and writes, stored in an output. Part of its bytes are committed.
 pub struct CrashSafeFile {
     pub output: Output,
     size: u64,
@@ -88,10 +91,11 @@ impl CrashSafeFile {
         Ok(found)
     }
 
-    /// Keep bytes for `apply`, or write them at once if they are beyond the committed end.
+    /// Store bytes in memory until `apply`, or write them at once if they are beyond the committed
+    /// end.
     ///
-    /// Errors of the system are raised by `check` and `apply`: after a failed write, HDF5 can neither close nor
-    /// discard a file.
+    /// `check` and `apply` return errors of the system, because HDF5 can neither close nor discard
+    /// a file after a failed write.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         if offset < self.end {
             self.waiting.push((offset, bytes.to_vec()));
@@ -106,7 +110,7 @@ impl CrashSafeFile {
         self.refusal.take().map_or(Ok(()), Err)
     }
 
-    /// Write all waiting changes; the numbers of rows, at the offsets `rows`, come last.
+    /// Write all waiting changes. The row counts, at the offsets `rows`, are written last.
     ///
     /// # Errors
     /// The system cannot write; the committed bytes are then unchanged, unless the disk itself
@@ -144,7 +148,7 @@ impl CrashSafeFile {
         self.end = u64::MAX;
     }
 
-    /// Forget HDF5's changes; the file has `size` committed bytes.
+    /// Discard HDF5's waiting changes. The file then has `size` committed bytes.
     pub fn restart(&mut self, size: u64) {
         self.waiting.clear();
         self.refusal = None;
@@ -204,13 +208,13 @@ fn order_node(change: &Change) -> Vec<Piece> {
     };
     let (before, after) = (used(&change.old), used(&change.new));
     let parts = if change.old[5] != change.new[5] {
-        // The root of a tree that gains a level has two children, in less than 512 bytes: a single
-        // disk sector, which a crash leaves either old or new.
+        // When a tree gains a level, its root gets two children, which need less than 512 bytes: a
+        // single disk sector. After a crash, this sector contains either its old or its new bytes.
         vec![0..after, after..len]
     } else {
         // The number of children is written after the children and their keys. Above the leaves,
-        // the key of the first new child already directs readers to that child: the child must be
-        // counted before this key is written.
+        // the key of the first new child already directs readers to that child, so that the child
+        // must be counted before this key is written.
         let keys = match change.new[5] {
             0 => before - key,
             _ => before,
@@ -233,7 +237,7 @@ pub type SharedFile = Arc<Mutex<CrashSafeFile>>;
 const VECTORS: [c_uint; 3] = [1, 13, 0];
 /// `H5FD_CLASS_VERSION` of that structure. HDF5 refuses other versions.
 const CLASS_VERSION: c_uint = 1;
-/// Number of the driver, from the range for tests of private drivers.
+/// Number that identifies the driver, from HDF5's range for tests of private drivers.
 const VALUE: c_int = 511;
 /// List of free space that each kind of data uses, as in h5py's driver. All metadata share one
 /// list; values and texts (kinds 3 and 4) share another.
@@ -283,7 +287,8 @@ struct Common {
     write: Write,
 }
 
-/// End of `H5FD_class_t`: after `truncate`, locks and a map of free space, all zero.
+/// End of `H5FD_class_t`. The entries after `truncate`, for locks and a map of free space, are
+/// zero.
 #[repr(C)]
 struct Last {
     flush: usize,

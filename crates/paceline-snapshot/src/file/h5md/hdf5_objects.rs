@@ -102,7 +102,7 @@ impl Hdf5 {
     }
 
     /// Create the access properties of a file: paceline's driver, and old formats, which all
-    /// versions read.
+    /// versions of HDF5 read.
     fn access(&self, alignment: u64) -> Result<Object<'_>> {
         let functions = self.functions();
         let access = self.properties(self.constants().file_access)?;
@@ -155,7 +155,7 @@ impl Hdf5 {
         }
     }
 
-    /// Open a file for reading, with the calls of the system.
+    /// Open a file for reading, with HDF5's default driver.
     pub fn open_to_read(&self, path: &Path) -> Result<Id> {
         let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
         // SAFETY: the name ends with a zero byte.
@@ -346,7 +346,7 @@ impl Hdf5 {
 }
 
 impl Object<'_> {
-    /// Give the object another name.
+    /// Link the object under another path, so that it has two names.
     pub fn link(&self, file: Id, path: &str) -> Result<()> {
         let name = name_of(path);
         // SAFETY: both objects are open.

@@ -199,8 +199,8 @@ pub fn append_frame(hdf5: &Hdf5, file: Id, row: u64, heading: &Heading) -> Hdf5R
     let edges = heading.cell.is_some().then(|| open(EDGES)).transpose()?;
     put(&step, Type::Int64, &heading.step.to_le_bytes())?;
     put(&time, Type::Float64, &heading.time.to_le_bytes())?;
-    // HDF5 allocates the space of a dataset when it is closed, and h5py closes datasets in this
-    // order.
+    // HDF5 allocates the space of a dataset when the dataset is closed, and h5py closes datasets in
+    // this order.
     match (edges, heading.cell) {
         (Some(edges), Some(cell)) => {
             let bytes = cell.as_flattened().iter().flat_map(|x| x.to_le_bytes());

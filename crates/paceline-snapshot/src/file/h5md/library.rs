@@ -170,7 +170,7 @@ impl Hdf5 {
     /// Wait for other threads; load HDF5 unless it is already loaded.
     ///
     /// # Errors
-    /// Sentence that says what to set.
+    /// Sentence that says what to set so that HDF5 can be loaded.
     pub fn enter() -> Result<Self, String> {
         let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         let library = match LIBRARY.get() {

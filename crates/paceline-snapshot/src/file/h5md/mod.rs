@@ -47,7 +47,7 @@ struct RowCount {
     limit: Option<u64>,
 }
 
-/// H5MD file with one chunk per frame, or contiguous storage for a number of frames.
+/// H5MD file with one chunk per frame, or with contiguous storage for a maximum number of frames.
 ///
 /// The file grows in place. If a program is killed, the file keeps all complete frames.
 pub struct H5md {
@@ -398,7 +398,7 @@ impl Container for H5md {
 }
 
 impl Drop for H5md {
-    /// Close HDF5's file; otherwise it would use the output until the end of the program.
+    /// Close HDF5's file; otherwise HDF5 would use the output until the end of the program.
     fn drop(&mut self) {
         // A panic may have left HDF5 locked by this thread.
         if self.id.is_some()
