@@ -8,7 +8,7 @@ use paceline_base::Fields;
 /// positions are missing or not all finite.
 pub type Validity = [f64; 5];
 
-/// Number of partial results, which the compiler can vectorise.
+/// Number of partial results. The compiler vectorises over them.
 const LANES: usize = 16;
 type Lanes = [f32; LANES];
 
@@ -45,7 +45,8 @@ fn largest(values: &[f32]) -> Result<(f32, usize), usize> {
     let (mut reach, mut farthest) = (0.0, 0);
     for (k, stretch) in values.chunks(STRETCH).enumerate() {
         let (sum, largest) = scan(stretch);
-        // The sum of finite numbers can overflow, so each number is checked.
+        // The sum of finite numbers can overflow, so each number is checked if the sum is not
+        // finite.
         if !sum.is_finite()
             && let Some(place) = stretch.iter().position(|x| !x.is_finite())
         {

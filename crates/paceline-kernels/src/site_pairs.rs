@@ -352,8 +352,8 @@ mod tests {
             // Positions are on a lattice, so that many distances lie at the edge of a bin.
             let frame = random.structure(columns.len(), 170.0, 9.0);
             let mut frame: Vec<f32> = frame.iter().map(|&x| 0.1 * (x as f32).round()).collect();
-            // One atom of the second group is far away: without a cell, the rounding depends on the
-            // extent of both groups.
+            // One atom of the second group is far away, because without a cell the rounding depends
+            // on the extent of both groups.
             frame[6..9].fill(-30.7);
             let all = [[0, 4], [1, 4], [2, 4], [3, 4], [4, 4]];
             let task = SitePairs::new(&columns, &sizes, all.as_flattened(), bins, false);

@@ -116,7 +116,7 @@ struct Images {
 
 impl Unwrap {
     /// Find the steps (bonds along which atoms are reached) that may be shorter with another
-    /// periodic image. Return true if all other bonds are short.
+    /// periodic image. Return true if all other steps are so short that small rings need no check.
     fn find_broken(&self, atoms: &[[f32; 3]], cell: &Cell, broken: &mut Vec<usize>) -> bool {
         broken.clear();
         let (short, mut all_short) = (self.closing.short(cell), true);
@@ -159,9 +159,9 @@ impl Unwrap {
         }
     }
 
-    /// Return the bonds of a whole frame that are longer than half the cell. Only `broken` steps
-    /// are checked, since others are shorter. If `short` is true, bonds of small rings are not
-    /// checked.
+    /// Return the bonds longer than half the cell in a frame whose molecules are whole. Of the
+    /// steps, only those in `broken` are checked, since the others are shorter. If `short` is true,
+    /// bonds of small rings are not checked.
     fn long_bonds(
         &self,
         row: usize,
@@ -277,7 +277,7 @@ impl Step {
 /// [`Error::Argument`] if an atom is `n_atoms` or larger.
 pub fn fragments(n_atoms: usize, bonds: &[[usize; 2]]) -> Result<Vec<usize>> {
     check(n_atoms, bonds)?;
-    // The entry of an atom is a lower atom of the same fragment, or the atom itself.
+    // The entry of an atom is an atom of the same fragment with a lower index, or the atom itself.
     let mut first: Vec<usize> = (0..n_atoms).collect();
     for &[a, b] in bonds {
         let (a, b) = (root(&mut first, a), root(&mut first, b));
@@ -298,8 +298,8 @@ fn root(first: &mut [usize], mut atom: usize) -> usize {
 }
 
 /// Return the bonds along which every atom is reached from the first atom of its fragment, as pairs
-/// (reached, to be reached). They have the order of `MDAnalysis.lib.mdamath.make_whole`: shell by
-/// shell, and in a shell by atom and then by neighbour.
+/// (reached, to be reached). The pairs have the order of `MDAnalysis.lib.mdamath.make_whole`: shell
+/// by shell, and within a shell by atom and then by neighbour.
 ///
 /// # Errors
 /// As [`fragments`].

@@ -1,5 +1,5 @@
-//! Encoding of blocks of frames, as bytes for Python or directly into a file, and of the data of an
-//! H5MD file: chunks of numbers, and cell vectors.
+//! Encoding of blocks of frames, as bytes for Python or directly into a file. Encoding of the data
+//! of H5MD files: chunks of numbers, and cell vectors.
 
 use std::path::PathBuf;
 

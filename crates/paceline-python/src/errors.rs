@@ -16,13 +16,13 @@ use paceline_formats::error::Error;
 /// Error of a call from Python.
 pub(super) enum Failure {
     Core(Error),
-    /// The format cannot represent the data: the row in its block, if it is one row, and the
-    /// reason.
+    /// The format cannot represent the data. The values are the row in its block, if it is one row,
+    /// and the reason.
     Unwritable(Option<usize>, String),
     /// The argument names something that does not exist or is not supported, such as an unknown
     /// unit style.
     Unsupported(String),
-    /// The file contains another system: its number of atoms, and the message.
+    /// The file contains another system. The values are its number of atoms, and the message.
     AtomCount(u64, String),
     Python(PyErr),
 }

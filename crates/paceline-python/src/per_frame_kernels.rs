@@ -116,14 +116,15 @@ kernels! {
             Contacts::new(distances, &limits, &sizes, switch)
         }
 
-        /// Compute dihedral angles (degrees), each from four consecutive atoms.
+        /// Compute dihedral angles (degrees), each from four consecutive atoms in `quadruples`.
         dihedrals(columns: Columns, quadruples: Indices) {
             Dihedrals::new(&columns.of::<usize>(&quadruples)?)
         }
 
         /// Find helices (bit 1) and strands (bit 2).
         ///
-        /// Atoms are all N, then all CA, all C and all O, and all H if `has_hydrogens` is true.
+        /// The atoms in `columns` are all N, then all CA, all C and all O, and all H if
+        /// `has_hydrogens`.
         dssp(columns: Columns, donors: Array1<'_, bool>, has_hydrogens: bool) {
             let n_kinds = if has_hydrogens { 5 } else { 4 };
             let columns = columns.all(n_kinds * donors.len())?;
@@ -211,13 +212,13 @@ kernels! {
             projection::Projection::new(atoms, &mean, &directions)
         }
 
-        /// Compute distances (Å), each between two consecutive atoms.
+        /// Compute distances (Å), each between two consecutive atoms in `pairs`.
         pair_distances(columns: Columns, pairs: Indices, periodic: bool) {
             PairDistances::new(&columns.of::<usize>(&pairs)?, periodic)
         }
 
-        /// Compute RMSDs (Å) of groups that follow each other. The first group is superposed; the
-        /// others move with it.
+        /// Compute RMSDs (Å) of groups that follow each other in `columns`. The first group is
+        /// superposed; the other groups move with it.
         ///
         /// Each group consists of reference positions (Å), and weights or None.
         rmsd(columns: Columns, groups: Vec<WeightedGroup<'_>>, superposition: bool) {

@@ -241,8 +241,8 @@ fn store_exception<T>(raised: &Raised, called: PyResult<T>) -> error::Result<T> 
     })
 }
 
-/// Atoms of a frame for a reading rank. Text is opened at the first request for atoms, so that all
-/// ranks learn about an error.
+/// Atoms of a frame for a reading rank. A text file is opened when atoms are first requested,
+/// because all ranks wait for the result at that time, and then get the error.
 struct LazyAtomSource<'a> {
     frame: &'a Frame,
     moment: &'a Moment,

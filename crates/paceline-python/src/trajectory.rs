@@ -260,7 +260,8 @@ impl Trajectory {
         Ok(traits?)
     }
 
-    /// Return the header of a file with `n_frames` of these frames, starting at frame `first`.
+    /// Return the header of a file that contains `n_frames` of these frames, beginning with
+    /// `first`.
     fn head<'py>(&self, py: Python<'py>, first: u64, n_frames: u64) -> Result<Bound<'py, PyBytes>> {
         let head = py.detach(|| self.index.head(&self.source()?, first, n_frames));
         Ok(PyBytes::new(py, &head?))

@@ -371,7 +371,7 @@ pub trait Communicator {
     /// Combine each value with the values at the same index of all ranks.
     fn all_reduce(&self, values: &mut [u64], how: Reduce) -> error::Result<()>;
 
-    /// Return the bytes of each rank: short messages, which may differ in length.
+    /// Return the bytes that each rank passed. They are short messages, which may differ in length.
     fn all_gather(&self, bytes: &[u8]) -> error::Result<Vec<Vec<u8>>>;
 
     /// Send bytes to a rank that waits for the same number of bytes.

@@ -292,7 +292,7 @@ pub trait Records: Sync {
 //
 // ```text
 // id            u64
-// position      3 × f32 or f64, the type on all ranks
+// position      3 × f32 or f64, the same type on all ranks
 // velocity      the same, where they are written
 // force         the same, where they are written
 // name          8 characters, where they are written

@@ -90,7 +90,7 @@ pub struct Job<'a> {
     pub writers: &'a [usize],
     /// Maximum memory of a rank in addition to its atoms, bytes.
     pub buffer: usize,
-    /// True to return only after all data are on the disk.
+    /// True if writing ends only after all data are on the disk.
     pub sync: bool,
 }
 

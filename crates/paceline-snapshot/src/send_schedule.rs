@@ -219,7 +219,7 @@ pub struct MemoryBudget {
     pub near: usize,
     /// Number of atoms that are packed at a time, for all other ranks.
     pub packed: usize,
-    /// Number of this rank's atoms in the schedule.
+    /// Number of indices in the schedule of this rank.
     pub known: usize,
 }
 

@@ -110,7 +110,7 @@ impl StaticProperties {
         all.filter_map(|(property, found)| found.map(|_| property))
     }
 
-    /// Keep the digests of the last check, after its frame was written, for later checks.
+    /// Store the digests of the last check for later checks, after the frame was written.
     pub fn keep(&mut self) {
         for (kept, found) in self.kept.iter_mut().zip(self.found) {
             *kept = found.or(*kept);

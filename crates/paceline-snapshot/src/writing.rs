@@ -114,7 +114,7 @@ impl Mail<'_> {
         Ok(())
     }
 
-    /// Sort the received atoms (indices `atoms`, from 0), and write them.
+    /// Sort the received atoms, which have the indices `atoms` (from 0), and write them.
     fn write(&mut self, target: &Target<'_>, atoms: Range<u64>) -> Result<()> {
         let Mail {
             plan, memory, cost, ..
@@ -151,8 +151,8 @@ impl Mail<'_> {
     }
 }
 
-/// Pack the atoms of a batch: those for other ranks to write into `packed`, and those that this rank
-/// writes itself into `stayed`.
+/// Pack the atoms of a batch. Atoms that other ranks write are packed into `packed`, and atoms that
+/// this rank writes itself into `stayed`.
 fn pack(
     plan: &Plan<'_>,
     outbox: &mut SendSchedule<'_>,

@@ -172,7 +172,7 @@ pub(crate) fn has_variable(names: &[&str]) -> bool {
         .any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Return true if a variable is set to another value than 0.
+/// Return true if a variable is set to a value other than 0, and not empty.
 pub(crate) fn is_set(name: &str) -> bool {
     env::var(name).is_ok_and(|value| !matches!(value.as_str(), "" | "0"))
 }
@@ -212,7 +212,7 @@ pub(crate) fn aws_profile() -> Result<Profile, String> {
     }
 }
 
-/// Return the settings of one section of a file of sections, if the file has it.
+/// Return the settings in one section of an INI file, if the file has this section.
 fn section(text: &str, name: &str) -> Option<Profile> {
     let mut found = None;
     let mut inside = false;

@@ -84,7 +84,7 @@ pub(crate) struct Response<'a> {
 }
 
 impl Response<'_> {
-    /// Record that a part has arrived. The first one comes with the beginning of the response, so
+    /// Record that a part has arrived. The first part comes with the beginning of the response, so
     /// that its time is the latency. A short response has no other parts.
     pub(crate) fn arrived(&mut self, len: usize) {
         let is_first = !std::mem::replace(&mut self.begun, true);
@@ -186,7 +186,7 @@ impl Pace {
     }
 
     /// Return the number of bytes whose transfer takes as long as one more short request, if many
-    /// are in progress at the same time.
+    /// short requests are in progress at the same time.
     pub(crate) fn gap(&self) -> u64 {
         let bytes = self.lock().bytes_in_latency(1.0 / TOGETHER);
         bytes.map_or(FIRST_GAP, |bytes| {

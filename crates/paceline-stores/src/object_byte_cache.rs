@@ -443,8 +443,8 @@ impl Object {
 
 impl KeepsBytes for Object {
     fn drop_bytes(&self, len: usize) -> bool {
-        // Do not wait for a reader that has locked its pieces: it may be waiting for the pieces of
-        // the caller.
+        // Do not wait for a reader that has locked its pieces, because this reader may be waiting
+        // for the pieces of the caller.
         let mut pieces = match self.pieces.try_lock() {
             Ok(pieces) => pieces,
             Err(TryLockError::Poisoned(lock)) => lock.into_inner(),

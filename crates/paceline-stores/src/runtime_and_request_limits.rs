@@ -187,7 +187,7 @@ pub(crate) struct Process {
     keepers: Mutex<(Vec<Weak<dyn KeepsBytes>>, usize)>,
     /// Versions of objects that readers of this process share.
     shared: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
-    /// Beginnings of versions of objects that were opened last, the latest one last.
+    /// Beginnings of the versions of objects that were opened last, in the order of opening.
     fronts: Mutex<VecDeque<(String, Bytes)>>,
     long: Limit,
     short: Limit,

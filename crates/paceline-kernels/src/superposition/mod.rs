@@ -255,8 +255,8 @@ pub(crate) fn relative(weights: &[f64], n_atoms: usize) -> Result<Vec<f64>> {
 // Tiles of atoms with separate arrays of x, y and z, and sums over tiles. The layout and the order
 // of the sums let the compiler vectorise over atoms.
 //
-// The functions of this module are deliberately not inlined. Inlined, they are vectorised over x,
-// y, z instead of over atoms, and a superposition takes 1.4 times as long.
+// The functions of this module are deliberately not inlined. If they are inlined, the compiler
+// vectorises over x, y, z instead of over atoms, and a superposition takes 1.4 times as long.
 
 /// Number of atoms in a tile. Of 16, 32 and 64, 32 is fastest for 214 to 50,000 atoms.
 pub const TILE: usize = 32;

@@ -13,7 +13,7 @@ use paceline_formats::os_calls::{close, create_new, is_same_file, read_at, write
 use super::{Contents, Heading, Kind, Place, Settings, SnapshotFile};
 use crate::{Failure, Result};
 
-/// Length of a name that leaves no space for a suffix, bytes.
+/// Maximum length of a name that leaves space for a suffix, bytes.
 const LONG_NAME: usize = 200;
 /// Maximum number of symbolic links that are followed to find a file.
 const MOST_LINKS: usize = 40;
@@ -196,7 +196,7 @@ pub fn check_output(path: &Path, overwrite: bool) -> Result<()> {
     }
 }
 
-/// Refuse a device, a pipe or a socket, which must not be replaced, and a folder.
+/// Refuse a device, a pipe or a socket, which must not be replaced. A folder is not refused here.
 fn check_regular(path: &Path) -> Result<()> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() && !found.is_dir() => {

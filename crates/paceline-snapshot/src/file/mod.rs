@@ -228,7 +228,7 @@ trait Layout: Send {
         Ok(())
     }
 
-    /// Lay out frame `n_frames`, which begins at `start`.
+    /// Determine the layout of frame number `n_frames`, which begins at `start`.
     fn next(
         &mut self,
         settings: &Settings,

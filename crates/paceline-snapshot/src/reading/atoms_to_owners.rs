@@ -240,8 +240,8 @@ pub struct ById {
 }
 
 impl ById {
-    /// Return the rank that owns this id (from 1): the ids are divided into equal ranges by
-    /// [`super::shares::share`].
+    /// Return the rank that owns this id (from 1). The ids are divided into equal ranges by
+    /// [`super::share`].
     fn owner(&self, id: i64) -> u32 {
         let ranks = u128::from(self.n_ranks);
         ((u128::from(id.unsigned_abs()) * ranks - 1) / u128::from(self.n_atoms)) as u32

@@ -152,7 +152,7 @@ impl Halo {
         }
     }
 
-    /// Ranks with an image of an atom in their halo, except the rank that owns the atom.
+    /// Find the ranks that have an image of an atom in their halo, except the owner of the atom.
     fn ranks_near(&self, position: [f64; 3], own: u32, ranks: &mut Vec<u32>) {
         ranks.clear();
         let (parts, at) = (self.grid.parts(position), self.grid.domain_of(own));

@@ -233,7 +233,8 @@ fn order_node(change: &Change) -> Vec<Piece> {
 /// File that HDF5 and the writer share.
 pub type SharedFile = Arc<Mutex<CrashSafeFile>>;
 
-/// Version of HDF5 from which on the driver's structure has a version number and vectors.
+/// First version of HDF5 whose driver structure contains a version number and functions for
+/// vectors.
 const VECTORS: [c_uint; 3] = [1, 13, 0];
 /// `H5FD_CLASS_VERSION` of that structure. HDF5 refuses other versions.
 const CLASS_VERSION: c_uint = 1;

@@ -402,8 +402,8 @@ impl H5mdReader {
             }
             Ok((inspected, properties))
         });
-        // The lock is released first: after an error, `reader` is dropped, and closing its file
-        // needs the lock.
+        // The lock is released first, because after an error `reader` is dropped, and closing its
+        // file needs the lock.
         drop(hdf5);
         (reader.inspected, reader.properties) = found?;
         Ok(reader)

@@ -33,8 +33,9 @@ pub(crate) use self::layout::{FrameArrays, H5mdReader};
 
 /// Maximum size of a chunk, bytes: HDF5 stores it in 32 bits.
 const LARGEST_CHUNK: u64 = u32::MAX as u64;
-/// Offset of a dataset's shape in its header, bytes: 16 for the header, 8 for the first message, 8
-/// in the message (version, rank, flag of limits). The shape is followed by its limits.
+/// Offset of a dataset's shape in its header, bytes: 16 for the prefix of the header, 8 for the
+/// prefix of the first message, and 8 in this message (version, rank, flag of limits). The shape is
+/// followed by its limits.
 const ROWS: u64 = 32;
 const WORD: u64 = 8;
 /// Number of bytes of the superblock that are read.
