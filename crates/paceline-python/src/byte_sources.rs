@@ -107,8 +107,8 @@ impl WorkerSource {
 /// Number of a store, its measured latency (s), and its measured bandwidth (bytes per second).
 type StoreEstimate = (u64, f64, f64);
 
-/// Set the number of processes that share the requests in flight of this machine to stores, and the
-/// estimates of the stores that another process has measured.
+/// Set the number of processes of this machine that share its limit of requests to stores, and the
+/// estimates of stores that another process has measured.
 #[pyfunction]
 #[pyo3(signature = (n_processes, estimates=Vec::new()))]
 pub(crate) fn share_requests(n_processes: usize, estimates: Vec<StoreEstimate>) {

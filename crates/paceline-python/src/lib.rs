@@ -79,7 +79,8 @@ mod _core {
     /// Maximum size of decompressed chunks that a reader keeps, bytes.
     #[pymodule_export]
     const KEPT_BYTES: usize = chunks::KEPT_BYTES;
-    /// Limit for reading only the beginning of a deflate-only chunk, as a fraction of the chunk.
+    /// Largest beginning of a deflate-only chunk that is decompressed without the rest, as a
+    /// fraction of the chunk.
     #[pymodule_export]
     const BEGINNING_SHARE: f64 = chunks::BEGINNING_SHARE;
     /// Number of bytes that are read beyond the estimated compressed size of a chunk's beginning.

@@ -285,8 +285,8 @@ pub(crate) fn skipping(scheme: Scheme) -> Option<&'static str> {
     env::var(name).is_ok_and(is_yes).then_some(name)
 }
 
-/// Refuse the variables of a role or container if other variables that it needs are missing. They
-/// are not needed if the credentials come from variables that `object_store` prefers.
+/// Refuse the variables of a role or container if other variables that it needs are missing. Do not
+/// refuse them if the credentials come from variables that `object_store` prefers.
 fn check_sources<'a>(
     value_of: impl Fn(&str) -> Option<&'a str>,
 ) -> std::result::Result<(), String> {

@@ -39,10 +39,10 @@ const SPAN: Duration = Duration::from_millis(50);
 const FIRST_SPAN: Duration = Duration::from_millis(500);
 const FIRST_BYTES: u64 = 4 << 20;
 
-/// Number of processes that share the requests in flight of this machine.
+/// Number of processes that share this machine's limit of requests in flight.
 pub(crate) static SHARERS: AtomicUsize = AtomicUsize::new(1);
 
-/// Return the number of processes that share the requests in flight of this machine.
+/// Return the number of processes that share this machine's limit of requests in flight.
 pub(crate) fn sharers() -> usize {
     SHARERS.load(Ordering::Relaxed)
 }

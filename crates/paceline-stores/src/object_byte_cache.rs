@@ -268,9 +268,9 @@ impl Object {
         let run = pieces.add_announced(range.clone());
         self.request(&mut pieces, range.clone(), false);
         let (len, own) = (run.end - run.start, range.end - range.start);
-        // The run must contain earlier ranges with at least half the length of this range, and not
-        // with its full length, because blocks differ in size. A reader that announces long ranges
-        // needs no further bytes.
+        // The run must be more than 1.5 times as long as this range, so that it contains earlier
+        // ranges. It need not be twice as long, because blocks differ in size. A reader that
+        // announces long ranges needs no further bytes.
         if own < ahead / 2 && len > own + own / 2 {
             let further = ahead.min(GROWTH * len);
             let end = run.end.saturating_add(further).min(self.size);

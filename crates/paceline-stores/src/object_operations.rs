@@ -225,8 +225,8 @@ fn rate_of_several(object: &Arc<Object>, range: Range<u64>, latency: Duration) -
     for part in parts {
         object.read(part.start, &mut buffer[..(part.end - part.start) as usize])?;
     }
-    // Latencies vary, and a very short remaining time would yield too high a rate. It is therefore
-    // limited.
+    // Latencies vary, and a very short remaining time would yield too high a rate. The time is
+    // therefore limited from below.
     let elapsed = begun.elapsed();
     let time = elapsed.saturating_sub(latency).max(elapsed / 10);
     Ok(rate(range.end - range.start, time))

@@ -119,9 +119,9 @@ pub fn estimates() -> Vec<(u64, Estimate)> {
         .collect()
 }
 
-/// Set the number of processes that share the requests in flight of this machine. Each process gets
-/// an equal share, but at least one long and one short request. Stores that are opened later begin
-/// with the given estimates, which another process has measured.
+/// Set the number of processes that share this machine's limit of requests in flight. Each process
+/// gets an equal share, but at least one long and one short request. Stores that are opened later
+/// begin with the given estimates, which another process has measured.
 pub fn share_requests(n_processes: usize, estimates: Vec<(u64, Estimate)>) {
     SHARERS.store(n_processes.max(1), Ordering::Relaxed);
     *ESTIMATES.lock().unwrap_or_else(|lock| lock.into_inner()) = estimates;

@@ -258,7 +258,7 @@ pub(crate) fn relative(weights: &[f64], n_atoms: usize) -> Result<Vec<f64>> {
 // The functions of this module are deliberately not inlined. If they are inlined, the compiler
 // vectorises over x, y, z instead of over atoms, and a superposition takes 1.4 times as long.
 
-/// Number of atoms in a tile. Of 16, 32 and 64, 32 is fastest for 214 to 50,000 atoms.
+/// Number of atoms in a tile. Of the sizes 16, 32 and 64, 32 is fastest for 214 to 50,000 atoms.
 pub const TILE: usize = 32;
 
 /// Number of partial sums of a sum over atoms.

@@ -227,7 +227,7 @@ impl fmt::Display for OtherRegion {
     }
 }
 
-/// Return an error if the redirect of a bucket names no address, but another region.
+/// Return an error for a redirect that names another region of the bucket, and no address.
 fn check_region(response: HttpResponse) -> Result<HttpResponse, HttpError> {
     let region = response.headers().get("x-amz-bucket-region");
     match region.and_then(|region| region.to_str().ok()) {
