@@ -61,8 +61,8 @@ _COLD_BYTES = 16 << 20
 #: Maximum number of bytes of the frames in a measurement from memory, as a multiple of
 #: `_COLD_BYTES`; this is more than CPU caches can store.
 _WARM_TIMES = 4
-#: Two threads slow each other down if each computes longer than a single one by this factor, and if
-#: computing takes at least the fraction `_BY_COMPUTING` of the time.
+#: Two threads slow each other down if each computes longer than a single thread by this factor, and
+#: if computing takes at least the fraction `_BY_COMPUTING` of the time.
 _HELD_UP = 1.25
 #: Minimum fraction of the time that is computing if two threads slow each other down.
 _BY_COMPUTING = 0.5
@@ -83,11 +83,11 @@ def advise(
 ) -> Advice:
     """Measure in some seconds how long a run would take, what limits it, and what would help.
 
-    One worker and two workers analyse a few blocks, from memory and from the disk. Of an object
-    store or a server, latency and bandwidth are measured instead, with 48 MiB at most. The time of
-    the whole run is predicted from these measurements (see `paceline.model`). The blocks are spread
-    over the run if all of it is in memory; otherwise they are from its middle. The analyses are not
-    changed.
+    One worker and two workers analyse a few blocks, from memory and from the disk. For an object
+    store or a server, latency and bandwidth are measured instead, by reading 48 MiB at most. The
+    time of the whole run is predicted from these measurements (see `paceline.model`). If all of the
+    run is in memory, the blocks are spread over the run; otherwise they are from its middle. The
+    analyses are not changed.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def measure(
     seconds, waiting = _estimate_frame_time(sample)
     n_frames, start = _frames_in(seconds, sample.frames_per_chunk), 0.0
     if n_frames > 1:
-        # With more frames, a frame takes less time than in the first sample, which has few.
+        # In a sample of many frames, the time per frame is shorter than in the first, small sample.
         many = sample.run(make(1), take(n_frames, 0), sample.block_of(n_frames))
         n_frames = max(n_frames, _frames_in(many.cost.seconds, sample.frames_per_chunk))
         start = many.fixed
@@ -221,7 +221,7 @@ def measure(
         )
 
     def goes_on(rounds: Sequence[Pair]) -> bool:
-        """Return True if the run takes longer than measuring so far, or its forecast is wide."""
+        """Return True if the forecast exceeds the time of measuring so far, or has a wide range."""
         found, seconds = forecast(rounds), perf_counter() - begun
         return seconds < found.t_total(1) or found.is_wide
 
@@ -235,7 +235,7 @@ def measure(
     others = other_work.cpus() if backend != "processes" else None
     processes = None
     if backend == "threads" and _threads_block_each_other(memory.one, memory.two):
-        # A function that cannot be sent to processes needs threads.
+        # A function that cannot be sent to processes raises `WorkerError`: it needs threads.
         with contextlib.suppress(WorkerError):
             soon = perf_counter() + _SOON
             rounds, at_first = _measure_from_memory(
@@ -258,7 +258,10 @@ def measure(
 
 
 def _frames_in(seconds: float, together: int) -> int:
-    """Return the number of frames in a measurement, given the time per frame, in whole chunks."""
+    """Return the number of frames of a measurement, given the time per frame, s.
+
+    Chunks of `together` frames are measured as a whole, unless a chunk takes too long.
+    """
     n_frames = max(1, round(_SECONDS / seconds))
     if seconds * together < _PATIENCE:
         # Part of a chunk takes as long as the whole chunk, because the chunk is decoded.
@@ -271,8 +274,8 @@ def _estimate_frame_time(sample: SampleRun) -> tuple[float, float]:
 
     Waiting means that the analysis does not use a CPU, as if it slept. Queueing for a CPU on a busy
     machine does not count. A short pause of the machine looks like waiting, so the minimum of
-    several measurements is used. The first measurement takes one frame; later ones take more, if
-    that is fast.
+    several measurements is used. The first measurement reads one frame; later ones read more, if
+    frames are fast.
     """
     seconds = waiting = 0.0
     for n_frames in sorted({max(n, sample.frames_per_chunk) for n in (1, 16, 256)}):
@@ -313,10 +316,10 @@ def _thread_seconds() -> tuple[float, float]:
 def _measure_from_disk(
     sample: SampleRun, make: Callable[[int], Backend], most: int, n_frames: int
 ) -> list[Pair]:
-    """Measure from the disk in some rounds, with different frames in each round.
+    """Measure reading from the disk in some rounds, with different frames in each round.
 
-    No frame is from the middle, where frames are read from memory. Returns no rounds if frames
-    cannot be dropped from memory.
+    Frames from the middle are not used, because the other measurements read them into memory.
+    Returns no rounds if frames cannot be dropped from memory.
     """
     # Choose frames on both sides of the middle.
     n_row = min(n_frames * most, _n_disk_frames(sample))
@@ -344,7 +347,7 @@ def _n_disk_frames(sample: SampleRun) -> int:
 
 
 def _memory_frames(sample: SampleRun, n: int) -> np.ndarray:
-    """Choose `n` frames to read from memory; repeat frames if this would be too much memory."""
+    """Choose `n` frames to read from memory; repeat frames if `n` would need too much memory."""
     times = 1 if sample.of_store else _WARM_TIMES
     return np.resize(sample.middle(min(n, times * _n_disk_frames(sample))), n)
 
@@ -360,9 +363,10 @@ def _measure_from_memory(
 ) -> tuple[list[Pair], float]:
     """Time an analysis of frames in memory in several rounds.
 
-    Also returns the time of the first run, s, that does not depend on the number of frames. `take`
-    returns the given number of frames, different ones in each round. Rounds are repeated as long as
-    `goes_on` returns True for the measurements; none starts after the time `end`.
+    Returns the rounds, and the part of the time of the first run, s, that does not depend on the
+    number of frames. `take` returns the given number of frames, different ones in each round.
+    Rounds are repeated as long as `goes_on` returns True for the measurements; none starts after
+    the time `end`.
     """
     block = sample.block_of(n_frames)
     rounds: list[Pair] = []
@@ -383,14 +387,14 @@ def _measure_from_memory(
 
 
 def _threads_block_each_other(one: SampleTimes, two: SampleTimes) -> bool:
-    """Return whether two threads slow each other down, as with the interpreter lock."""
+    """Return whether two threads slow each other down, for example by the interpreter lock."""
     computing = two.cost.compute > _BY_COMPUTING * two.cost.seconds
     return computing and two.cost.compute > _HELD_UP * one.cost.compute
 
 
 def _time_of_mdanalysis(file: TrajectoryFile, some: SampleFrames) -> float | None:
     """Measure the time in which MDAnalysis's own reader reads a frame, s; None if it cannot."""
-    # Workers of other analyses need no MDAnalysis.
+    # Imported here, because workers of other analyses do not need MDAnalysis.
     from paceline.mdanalysis.time_mdanalysis_reader import time_of_own_reader
 
     count = len(some.values.frames)

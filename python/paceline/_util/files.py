@@ -35,7 +35,7 @@ _STORE_SETTINGS = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
 )
-#: Age from which a temporary file may be that of a killed process, seconds.
+#: Minimum age of a temporary file that a killed process may have left, seconds.
 _LEFT = 60.0
 #: Maximum length of a file name to which a suffix can be added, bytes.
 _LONG_NAME = 200
@@ -88,8 +88,8 @@ def new_files(
 ) -> Iterator[list[Path]]:
     """Create files that all get their final names if the `with` block ends without an error.
 
-    Yields their temporary paths: `names`, each made by `temporary_name`. Unlike `new_file`, this
-    function does not flush the files to the disk: they may be large, and can be made again.
+    Yields the temporary paths: `names` if given, each made by `temporary_name`. Unlike `new_file`,
+    this function does not flush the files to the disk: they may be large, and can be made again.
 
     Examples
     --------
@@ -137,7 +137,7 @@ class Saving:
         self._old: list[Path] = []
 
     def replace(self, paths: Iterable[Path]) -> None:
-        """When the new files are published, delete those of `paths` that none of them replaces."""
+        """Delete those of `paths` that no new file replaces, when the new files are published."""
         self._old.extend(paths)
 
     def publish(self) -> None:
@@ -155,11 +155,11 @@ _saving: ContextVar[Callable[[], Saving | None]] = ContextVar("saving", default=
 
 @contextlib.contextmanager
 def saved_together(done: Callable[[], None] | None = None) -> Iterator[Saving]:
-    """Give all files their final names at once, only if the `with` block ends without an error.
+    """Rename all files to their final names together, if the `with` block ends without an error.
 
-    This concerns all files of `new_file` and `new_files` within the block. Nested blocks act as
-    one: the files get their names when the outer block ends. `done` is called afterwards. Ctrl-C
-    and SIGTERM are delayed until then.
+    This applies to all files that `new_file` and `new_files` create within the block. Nested blocks
+    act as one: the files are renamed when the outermost block ends. `done` is called afterwards.
+    Ctrl-C and SIGTERM are delayed while the files are renamed and `done` runs.
 
     Examples
     --------
@@ -218,7 +218,8 @@ def _remove(paths: Iterable[Path]) -> None:
     """Delete files that still exist."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
-            if os.path.lexists(path):  # else an error in a read-only folder
+            # In a read-only folder, `unlink` of a missing file raises another error.
+            if os.path.lexists(path):
                 os.unlink(path)
 
 
@@ -244,8 +245,8 @@ def _temporary_prefix(path: str | os.PathLike) -> str:
 def create_temporary(name: Path, path: str | os.PathLike) -> int:
     """Create a temporary file, and open it for reading and writing.
 
-    Fails if the name exists, so that no other process can have placed a file or link there. Other
-    users cannot read the file before it has its final name: the file to replace may be private.
+    Fails if the name exists, so that no other process can have placed a file or link there. If the
+    final name exists, its file may be private, so other users cannot read the temporary file.
     """
     check_regular(path)
     return os.open(name, _NEW, 0o600 if os.path.exists(path) else 0o666)
@@ -273,7 +274,7 @@ def remove_leftovers(path: str | os.PathLike) -> None:
 def _temporary_files(
     paths: Iterable[str | os.PathLike],
 ) -> list[tuple[str | os.PathLike, os.DirEntry[str]]]:
-    """List the temporary files of paths; each folder is listed once."""
+    """List the temporary files of paths, each with its path; read each folder only once."""
     known: dict[Path, dict[str, str | os.PathLike]] = {}
     for path in paths:
         known.setdefault(_target(path).parent, {})[_temporary_prefix(path)] = path
@@ -288,10 +289,10 @@ def _temporary_files(
 
 
 def warn_of_leftovers(paths: Iterable[str | os.PathLike]) -> None:
-    """Warn of temporary files that killed processes may have left of these paths.
+    """Warn of temporary files of these paths that killed processes may have left.
 
-    They are not deleted, since a process of another host, which cannot be seen, may write them.
-    This lists folders, so call it for large files only, which are few and worth the time.
+    The files are not deleted, because an invisible process on another host may still write them.
+    Listing a folder takes time, so call this function only for large files, which are few.
     """
     with contextlib.suppress(OSError):
         for path, entry in _temporary_files(paths):
@@ -314,7 +315,7 @@ def writing_to(path: str | os.PathLike) -> Iterator[None]:
         raise
     except OSError as error:
         if error.errno is None:
-            # An error without a number would print its file name instead of its text.
+            # If `filename` were set, Python would print it instead of the text of this error.
             raise OSError(f"{os.fspath(path)}: {error}") from error
         # Errors about other files that the block reads keep their file names.
         named = os.path.basename(str(error.filename))
@@ -333,7 +334,7 @@ def naming_file(path: str | os.PathLike) -> Iterator[None]:
 
 
 class FileAtOffset(io.RawIOBase):
-    """Base class of file objects for HDF5: keeps the offset of the next read or write."""
+    """Base class of file objects for HDF5; stores the offset of the next read or write."""
 
     def __init__(self, size: int):
         self._size = size
@@ -357,9 +358,9 @@ class FileAtOffset(io.RawIOBase):
         return self._at
 
 
-#: Maximum number of names in folders that are compared with a pattern.
+#: Maximum number of file names that are compared with a pattern.
 MOST_NAMES = 100_000
-#: Folders in which all files of this process must be; empty without a limit.
+#: Folders in which all files of this process must be; empty if all folders are allowed.
 _folders: tuple[str, ...] = ()
 #: False if this process may not read from stores and servers.
 _may_use_stores = True
@@ -442,7 +443,8 @@ def check_pattern(text: str, folder: str | os.PathLike, *others: str | os.PathLi
     """Raise `UnsupportedError` if a pattern matches files outside of all the folders.
 
     Each folder is checked before its files are listed. The check ends after `MOST_NAMES` names,
-    since the text may be no pattern of files; each file is checked again when it is opened.
+    because the text may not be a pattern of files at all. Files that match later are still safe,
+    because each file is checked again when it is opened.
     """
     fixed, names = Path(folder), list(Path(text).parts)
     while names and not glob.has_magic(names[0]):
@@ -525,7 +527,7 @@ def local_path(path: str | os.PathLike) -> str:
 
 
 def source_path(path: str | os.PathLike) -> str:
-    """Make a path absolute; return the address of an object unchanged."""
+    """Make a path absolute; return the address of an object in a store unchanged."""
     return os.fspath(path) if is_address(path) else local_path(path)
 
 
@@ -538,7 +540,7 @@ def create_growing(path: str | os.PathLike, *, overwrite: bool) -> int:
     target = os.path.realpath(path)
     with writing_to(path):
         if overwrite and os.path.lexists(target):
-            os.unlink(target)  # programs that have the former file open keep it
+            os.unlink(target)  # programs that have opened the old file can still read it
         return os.open(target, _NEW, 0o666)
 
 
@@ -567,8 +569,8 @@ def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
 def _about(path: str | os.PathLike, error: OSError, hint: str = "") -> OSError:
     """Add a path before the message of an error and a hint after it; store both as attributes.
 
-    Python sets `filename` of an `OSError` only if the error has a number, and then prints another
-    message.
+    The attribute `filename` is not used: Python sets it only for an `OSError` with a number, and
+    then prints another message.
     """
     error.args = (f"{os.fspath(path)}{error}",)
     vars(error)["path"] = os.fspath(path)

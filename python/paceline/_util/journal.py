@@ -82,7 +82,7 @@ class Journal:
         self.close()
 
     def _check_not_replaced(self) -> None:
-        """Raise if another run replaced or removed the file before it was locked here."""
+        """Raise an error if another run replaced or removed the file before it was locked here."""
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.stat(self.path), os.fstat(self._file)):
                 return

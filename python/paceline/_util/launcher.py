@@ -40,7 +40,9 @@ INTERRUPTED = 130
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """Return the number of processes launched together and the rank of this one, or 1 and 0.
+    """Return the number of processes launched together, and the rank of this one.
+
+    Without a launcher, these are 1 and 0.
 
     Examples
     --------
@@ -71,8 +73,8 @@ def world() -> "MPI.Intracomm":
     try:
         import mpi4py
 
-        # Import without initialization: during it, an MPI that does not match its launcher may end
-        # the process.
+        # Import MPI without initializing it: the initialization of an MPI that does not match the
+        # launcher may end the process.
         mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # RuntimeError if mpi4py finds no library
@@ -115,7 +117,7 @@ def _is_launchers(library: str) -> bool:
 def _is_complete(library: str) -> bool:
     """Check that Open MPI can start in this process; a failed start would end the process."""
     import shutil
-    import subprocess  # deferred: `paceline --help` loads this module
+    import subprocess  # imported here to keep `paceline --help` fast
 
     if not library.startswith("Open MPI") or any(map(shutil.which, _DAEMONS)):
         return True
@@ -156,7 +158,7 @@ def threads_a_rank(environment: Mapping[str, str] = os.environ) -> int:
 
 def run_script(argv: Sequence[str], *, module: bool = False) -> int:
     """Run a script with its arguments, or a module by its name; return the exit status."""
-    import runpy  # deferred: `paceline --help` loads this module
+    import runpy  # imported here to keep `paceline --help` fast
 
     sys.argv = list(argv)
     try:

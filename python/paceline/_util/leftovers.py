@@ -24,11 +24,11 @@ _SEMAPHORES = Path("/dev/shm")
 _PREFIXES = ("sem.loky-", "sem.mp-")
 #: Name of a loky semaphore, which contains the number of the process that created it.
 _MAKER = re.compile(r"sem\.loky-(\d+)-")
-#: Age from which an unmapped semaphore is taken to belong to a killed process, seconds. A new
+#: If no process maps a semaphore older than this, its process was probably killed, seconds. A new
 #: semaphore is mapped soon after its creation.
 _NEW = 10.0
-#: Age from which a folder or semaphore is taken to belong to a killed process, seconds, if this
-#: cannot be verified: processes of other containers are invisible, or file locks fail.
+#: If a folder or semaphore is older than this, its process was probably killed, seconds. Used if
+#: this cannot be verified, because processes of other containers are invisible or locks fail.
 _DAY = 86400.0
 #: Number of the initial PID namespace, in which all processes of a Linux machine are visible.
 _ALL_PROCESSES = 0xEFFFFFFC
@@ -92,7 +92,7 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 def _is_unlocked(folder: Path) -> bool:
-    """Check whether the creator of a folder has ended; if unknown, assume so after a day.
+    """Check whether the creator of a folder has ended; if unknown, assume that after a day.
 
     Raises `BlockingIOError` if the creator is running.
     """

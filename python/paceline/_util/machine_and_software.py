@@ -32,8 +32,8 @@ _HEAD_BYTES = 2**16
 class MemoryLimit:
     """Maximum memory for one process's results and decoded frames together, bytes.
 
-    When unpickled in another process, it becomes that process's own limit. With `limit` None,
-    nothing is counted.
+    A limit that is unpickled in another process becomes that process's own limit. With `limit`
+    None, memory is not limited.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def describe_machine(n_cpus: int) -> str:
 
 @functools.cache
 def software() -> dict[str, str]:
-    """Describe what determines the bits of results besides files and parameters, by name.
+    """Return what the bits of results depend on besides files and parameters, by name.
 
     These are the versions of paceline, Python and NumPy, a digest of the compiled module, and the
     processor with the instruction set that kernels use.
@@ -108,7 +108,10 @@ def software() -> dict[str, str]:
 
 
 def _build(path: Path) -> str:
-    """Digest of a compiled module, 16 hex digits; of its head if this contains an identifier."""
+    """Compute a digest of a compiled module, 16 hex digits.
+
+    If the head of the file contains an identifier of the whole file, only the head is read.
+    """
     with open(path, "rb") as file:
         content = file.read(_HEAD_BYTES)
         if not (content.startswith(_MACH_O) or _GNU_BUILD_ID in content):
@@ -134,7 +137,7 @@ def describe_versions(packages: Iterable[str]) -> str:
 
 def _processor() -> str:
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # of all processors: read only one
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # lists all processors: read one
             for line in lines:
                 if line.startswith("model name"):
                     return line.partition(":")[2].strip()
@@ -144,7 +147,7 @@ def _processor() -> str:
 
 
 def _version(package: str) -> str:
-    from importlib import metadata  # deferred: takes 20 ms, which workers need not spend
+    from importlib import metadata  # imported here: it takes 20 ms, and workers do not need it
 
     try:
         return metadata.version(package)
@@ -188,7 +191,7 @@ def free_memory_fraction(
 ) -> float:
     """Fraction of the memory that is free: the minimum over the machine and its cgroups.
 
-    It is 0 if the system does not report it.
+    Returns 0 if the system does not report free memory.
 
     Examples
     --------
@@ -254,7 +257,7 @@ class OtherWork:
 def _cgroup_quotas(
     root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
 ) -> tuple[int, ...]:
-    """Read the CPU quotas of this process's cgroup and its parents, rounded up; only once."""
+    """Read the CPU quotas of this process's cgroup and its parents, rounded up; cached."""
     found = []
     for version, folder in _cgroup_folders("cpu", root, own):
         if version == 2:  # "max 100000" or "150000 100000"

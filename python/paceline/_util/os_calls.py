@@ -307,7 +307,7 @@ def ignore_interrupts() -> None:
 
 def wait_for_parent(parent: int) -> None:
     """Wait until the process that started this one has ended."""
-    if WINDOWS:  # the number of an ended parent stays visible there
+    if WINDOWS:  # where `getppid` returns the same number after the parent has ended
         import _winapi as api
 
         with contextlib.suppress(OSError):  # the parent has ended
@@ -332,7 +332,7 @@ def end_process_after(seconds: int) -> None:
 
 
 def signal_group(process: int, number: int | None = None) -> None:
-    """Send a signal to a process that leads a group and to its children; without one, kill them."""
+    """Send a signal to the group of processes that a process leads; without one, kill the group."""
     os.killpg(process, signal.SIGKILL if number is None else number)
 
 
@@ -498,7 +498,7 @@ def blocks_in_memory(path: str | os.PathLike, block: int) -> "np.ndarray | None"
 
 
 def cached_share_of_all(paths: Iterable[str | os.PathLike]) -> float | None:
-    """Total fraction of several files in the page cache; None if it is unknown for one file."""
+    """Total fraction of several files in the page cache; None if it is unknown for any file."""
     cached = total = 0.0
     for path in paths:
         size = os.path.getsize(path)
@@ -518,7 +518,7 @@ def _windows(size: int) -> list[tuple[int, int]]:
 
 
 def _is_known(path: str | os.PathLike) -> bool:
-    """True if Linux reports the cached fraction: to users without write access, it reports 1."""
+    """True if Linux reports the true cached fraction; without write access, it reports 1."""
     return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
 
 
@@ -526,8 +526,8 @@ def _is_known(path: str | os.PathLike) -> bool:
 def _mincore() -> "Callable[..., np.ndarray | None] | None":
     """Make a function that finds the cached pages of a file; None if the system has no such call.
 
-    The function maps the file without reading it, so the file may shrink meanwhile. It examines all
-    pages, or only those at given offsets.
+    The function maps the file but does not read the map, so the file may shrink without an error.
+    The function examines all pages, or only the pages at given offsets.
     """
     import ctypes
 

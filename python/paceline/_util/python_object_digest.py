@@ -1,4 +1,4 @@
-"""Digests of a run's parameters and functions; a repeated run has equal digests in any process.
+"""Compute digests of parameters and functions; equal ones have equal digests in any process.
 
 Hashes of pickles are not suitable. The pickle of a function from an importable module contains only
 the function's name, so an edit of the function is not detected. The pickle of a function from a
@@ -31,7 +31,7 @@ _METHODS = (types.FunctionType, staticmethod, classmethod, property)
 
 
 def digest(*things: object) -> str:
-    """Digest values, arrays, the user's own functions and classes, and objects: 32 hex digits.
+    """Return a digest, 32 hex digits, of values, arrays, functions, classes and other objects.
 
     For a function or class of the user, the digest includes its code and all user code that it
     uses. For a function or class of an installed package, the digest includes the name only. For
@@ -56,7 +56,7 @@ def file_digest(path: str | os.PathLike) -> str:
 
 @functools.lru_cache(_KEPT_FILES)
 def _digest_of_file(path: str, size: int, changed: int) -> str:
-    """SHA-256 of a file; computed again if its size, bytes, or time of change, ns, is new."""
+    """Compute the SHA-256 of a file; cached by path, size (bytes) and time of change (ns)."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -64,9 +64,9 @@ def _digest_of_file(path: str, size: int, changed: int) -> str:
 def members_used(thing: object, method: str) -> dict[str, Any]:
     """Collect the attributes and methods that a method uses, directly or through its calls.
 
-    The result maps each name to an attribute's value or, for a member of the class, to a list of
-    definitions: one of the class and one of each base class. Attributes that the methods
-    themselves set are left out.
+    The result maps the name of an attribute of the object to its value. It maps the name of a
+    member of the class to the list of its definitions in the class and in the base classes.
+    Attributes that the methods themselves set are left out.
     """
     loaded, stored, left = {method}, set(), [method]
     while left:
@@ -114,7 +114,10 @@ def _attributes_in(code: types.CodeType | None) -> Iterator[tuple[str, str]]:
 
 
 def _walk(thing: Any, seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
-    """Yield bytes that identify an object; `seen` keeps objects alive so that ids stay unique."""
+    """Yield bytes that identify an object.
+
+    `seen` stores the objects visited, so that none is deleted and its id used by another object.
+    """
     kind = type(thing)
     if kind in _PLAIN:
         yield f"{kind.__name__} {thing!r}".encode()
@@ -124,7 +127,7 @@ def _walk(thing: Any, seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
         yield f"{thing.dtype.str} {thing.shape}".encode()
         yield thing.tobytes()
     elif kind in (list, tuple) and _PLAIN.issuperset(map(type, thing)):
-        yield repr(thing).encode()  # fast path: a topology has a million bonds
+        yield repr(thing).encode()  # fast, because a topology may have a million bonds
     elif isinstance(thing, types.ModuleType | np.ufunc):
         yield thing.__name__.encode()
     elif id(thing) in seen:
@@ -156,7 +159,8 @@ def _parts(thing: Any) -> Iterator[object]:
         for key in sorted(thing, key=repr):
             yield from (key, thing[key])
     elif isinstance(thing, types.BuiltinFunctionType):
-        yield from (thing.__qualname__, thing.__self__)  # its module, or the object of a method
+        # `__self__` is the module of a function, or the object of a method.
+        yield from (thing.__qualname__, thing.__self__)
     elif isinstance(thing, staticmethod | classmethod):
         yield thing.__func__
     elif isinstance(thing, property):
@@ -171,11 +175,12 @@ def _parts(thing: Any) -> Iterator[object]:
         yield f"{thing.__module__}.{thing.__qualname__}"
         if _is_own(thing.__module__):
             for name, value in sorted(vars(thing).items()):
-                # Leave out other dunder attributes, which the interpreter and pickle set.
+                # Leave out dunder attributes other than methods: the interpreter and pickle set
+                # them.
                 if isinstance(value, _METHODS) or not name.startswith("__"):
                     yield from (name, value)
             yield from thing.__bases__
-    elif hasattr(thing, "__wrapped__"):  # a cached function, or one to be compiled
+    elif hasattr(thing, "__wrapped__"):  # such as a cached or just-in-time compiled function
         yield thing.__wrapped__
     else:
         yield from _parts_of_object(thing)
@@ -189,7 +194,7 @@ def _parts_of_object(thing: object) -> Iterator[object]:
         reduced = registered(thing) if registered else thing.__reduce_ex__(4)
     except Exception:  # the object's own code may raise any error
         return
-    # Items of lists and dicts come as iterators: digest the items.
+    # For subclasses of list and dict, `reduced` contains iterators: digest their items.
     parts = reduced if isinstance(reduced, tuple) else (reduced,)
     yield from (list(part) if isinstance(part, Iterator) else part for part in parts)
 
@@ -231,7 +236,7 @@ def _names_of(code: types.CodeType) -> Iterator[str]:
 
 
 def _members_in_use(thing: object, names: set[str]) -> object:
-    """Replace a module of the user by the members of it that the code uses."""
+    """Return those members of a user's module that the code uses; return other objects as is."""
     if not (isinstance(thing, types.ModuleType) and _is_own(thing.__name__)):
         return thing
     found = sorted(names & vars(thing).keys())

@@ -1,4 +1,4 @@
-"""Arrays sent to workers: as positions in a shared file, or by value."""
+"""Send arrays to workers as positions in a shared file, or by value."""
 
 import tempfile
 import threading
@@ -55,9 +55,9 @@ def _read_shared_array(
 def place_of(
     view: np.ndarray, mapped: np.ndarray, descriptor: int, offset: int = 0
 ) -> Place | None:
-    """Return the position of `array` in an open file, given an array that maps the file.
+    """Return the position of `view` in an open file that the array `mapped` maps.
 
-    The mapped array begins at `offset` in the file. Returns None if `array` is not a view of it.
+    `mapped` begins at `offset` in the file. Returns None if `view` is not a view of `mapped`.
     """
     begin, end = byte_bounds(mapped)
     first, last = byte_bounds(view)
@@ -107,7 +107,7 @@ class WrittenArrays:
 class MappedAgain:
     """File of a memory-mapped array, which other processes map too."""
 
-    #: Number of samples that are compared between the array and the file.
+    #: Number of byte ranges in which the array and the file are compared.
     SAMPLES = 16
 
     def __init__(self, mapped: np.memmap, file: IO[bytes]):
@@ -130,7 +130,7 @@ class MappedAgain:
         return found if found._is_same() else None
 
     def _is_same(self) -> bool:
-        """Compare samples of the array with the file."""
+        """Compare the array with the file in some byte ranges."""
         data = self._mapped.reshape(-1, order="A").view(np.uint8)
         size = min(4096, len(data))
         for first in np.linspace(0, len(data) - size, self.SAMPLES).astype(int).tolist():

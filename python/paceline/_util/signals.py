@@ -24,7 +24,8 @@ class Stopping:
     """Context in which SIGTERM raises `Terminated`, and Ctrl-C raises `KeyboardInterrupt` as usual.
 
     The context acts only in the main thread, and only on signals that the program does not handle.
-    `numbers` are the signals that `delayed` can delay; SIGTERM ends the process at once without it.
+    `numbers` are the signals that are handled here and that `delayed` can delay. If SIGTERM is not
+    one of them, it ends the process at once.
 
     Examples
     --------

@@ -15,7 +15,8 @@ from types import ModuleType
 _OURS, _THEIRS = "paceline.analysis.", "MDAnalysis.analysis."
 #: Further modules, which contain no analysis of the catalogue.
 _FURTHER = ("base", "battery", "convert", "free_energy", "functions", "replicas", "validate")
-#: Classes that other modules of MDAnalysis, or of earlier paceline versions, define.
+#: Module in which paceline defines a class that MDAnalysis, or an earlier paceline version,
+#: defines in another module.
 _ELSEWHERE = {
     "atomicdistances.AtomicDistances": "distances",
     "distances.CoordinationNumbers": "neighbors",
@@ -95,7 +96,7 @@ def name_of_mdanalysis(module: str, name: str) -> object:
         found = _from(_OURS + home, name)
     else:
         found = _from(_THEIRS + within, name)
-        # A package of MDAnalysis may correspond to one module of paceline with all its classes.
+        # MDAnalysis may define in a package the classes that paceline defines in one module.
         package = sys.modules[module.rpartition(".")[0]]
         own = vars(package).get(name)
         is_own = getattr(own, "__module__", None) == package.__name__

@@ -261,7 +261,7 @@ class AlignTraj(AnalysisBase):
         return CoreRows("rmsd", [group], True)
 
     def finish(self, value: np.ndarray) -> None:
-        """Set RMSDs with frame numbers and times."""
+        """Store the RMSDs, with frame numbers and times, as results."""
         rmsd = value[:, 0]
         label = "RMSD (Å)"
         legend = {label: describe_selection(self.select, self.atomgroup)}
@@ -368,9 +368,9 @@ class AverageStructure(AnalysisBase):
 
     needs_whole = needs_together = True
     SHARED_RESULTS = ("universe", "positions", "rmsd")
-    #: MDAnalysis's writer for the file, once it exists.
+    #: Writer of the MDAnalysis analysis from which `from_mdanalysis` made this one.
     _writer: Any = None
-    #: Universe of the atoms, once it exists.
+    #: Universe of that MDAnalysis analysis.
     _universe: "MDAnalysis.Universe | None" = None
 
     def __init__(

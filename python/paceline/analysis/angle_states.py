@@ -189,7 +189,8 @@ def states_of(analysis: "AnalysisBase", angles: np.ndarray, folded: np.ndarray) 
         populations[k, states] = counts / (len(rows) or np.nan)
         there = [state for state, count in zip(states, counts, strict=True) if count]
         if is_ordered and len(there) > 1:
-            # Of two states, one suffices: the populations have a sum of 1, and equal intervals.
+            # For two states, the error of one is enough: their populations add up to 1, so that
+            # their intervals have the same width.
             some = there[:1] if len(there) == 2 else there
             found = [mean_of_series(numbers == state, blocks=False) for state in some]
             half = np.array([one.interval for one in found])

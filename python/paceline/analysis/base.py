@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
 #: Maximum deviation of a time from its expected value, as a fraction of the interval of frames.
 UNEVEN = 1e-5
-#: Further deviation as a fraction of the time, because trajectories store single precision.
+#: Additional deviation allowed, as a fraction of the time: trajectories store single precision.
 ROUNDED = 1.2e-7
 
 
@@ -126,7 +126,7 @@ class AnalysisBase(Analysis):
     times : numpy.ndarray of float64, shape (n_frames,)
         Times of these frames, ps; NaN for frames that were left out.
     damaged : list of (int, str)
-        Number and reason of each frame that was left out.
+        For each frame that was left out, its number and the reason.
     timings : Timings
         Timings of the last run.
     provenance : dict
@@ -184,7 +184,7 @@ class AnalysisBase(Analysis):
     _made_with: Call
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
-        """Keep the arguments, with which results record how they were computed."""
+        """Store the arguments, so that results can record how they were computed."""
         made = super().__new__(cls)
         made._made_with = Call(cls, args, kwargs, frames_shown([*args, *kwargs.values()]))
         return made
@@ -272,9 +272,9 @@ class AnalysisBase(Analysis):
         -------
         object
             Object with `compute(block)`, and with `merge(left, right)` if all frames are merged to
-            one result. If a frame has any number of records, the object has
-            `compute_records(block)` instead, which returns the numbers of records per frame and all
-            records. If rows depend on all earlier frames, it has `scan(block)`, `merge(left,
+            one result. If the number of records differs between frames, the object has
+            `compute_records(block)` instead, which returns the number of records of each frame, and
+            all records. If rows depend on all earlier frames, it has `scan(block)`, `merge(left,
             right)` and `compute(block, state)` (`paceline.contract.analysis_kinds.PrefixScan`). The
             object is pickled, and must not contain MDAnalysis objects.
         """
@@ -299,7 +299,7 @@ class AnalysisBase(Analysis):
         return self.row_bytes * n_frames
 
     def next_stage(self, value: Any) -> PerFrame | Reduction | Ragged | PrefixScan | OverParts:
-        """Make the worker part of the next pass over the same frames, or the parts of the rows.
+        """Make the worker part of the next pass over the frames, or of a stage over all rows.
 
         Parameters
         ----------
@@ -612,9 +612,9 @@ def moments_of(analysis: AnalysisBase) -> np.ndarray:
 
 
 def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -> float:
-    """Return the time between consecutive places in a series, ps, from at least two frames.
+    """Return the time between consecutive positions in a series, ps, from at least two frames.
 
-    The frames `rows` of the run are at the given `places`. If times are unknown, the result is a
+    The frames `rows` of the run are at positions `places`. If times are unknown, the result is a
     number of frames, with a warning. Raises `UnsupportedError` if times are not equidistant.
     """
     warn_of_unknown_times(analysis)
@@ -666,7 +666,7 @@ def table_in_time(
 
 
 def _note_on_equal_times(analysis: AnalysisBase) -> str | None:
-    """Describe that all frames of a trajectory have one time; None if this is not so."""
+    """Return a note if all frames of a trajectory have the same time, else None."""
     known = analysis.times[np.isfinite(analysis.times)]
     if not analysis.times_known or len(known) < 2 or np.ptp(known) > 0:
         return None

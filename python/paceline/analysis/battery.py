@@ -42,7 +42,7 @@ from paceline.trajectory.write_stream_to_file import TeeOptions
 
 #: Name of the energies among the analyses, in battery files and in filenames.
 ENERGIES = "energies"
-#: Files that `save` writes of any battery.
+#: Files that `save` writes for every battery.
 COMMON_FILES = ("index.html", "timings.html", "battery.toml")
 #: Tables of the means of replicas, the means of groups, and their differences from the first group.
 TABLES = ("replicas.csv", "means.csv", "differences.csv")
@@ -138,7 +138,7 @@ class Battery:
                 for name in descriptions:
                     make(name)
             if later:
-                universe.trajectory  # noqa: B018  # an error of the connection is one of the battery
+                universe.trajectory  # noqa: B018  # raises an error of the connection, if any
             for name in later:
                 make(name)
         self.analyses = {
@@ -211,7 +211,7 @@ class Battery:
             The system.
         ligand : str, optional
             Selection of the ligand, or "none". By default ligands are residues found by name, size
-            and number. A warning reports several ligands, or further residues like them.
+            and number. A warning reports if there are several ligands, or further similar residues.
 
         Returns
         -------
@@ -284,7 +284,7 @@ class Battery:
 
     @property
     def described(self) -> dict[str, Description]:
-        """Descriptions of the analyses and the energies, by name; energies include their rows."""
+        """Descriptions of the analyses and the energies, by name; the latter with their range."""
         if self.energies is None:
             return dict(self.descriptions)
         of_energies = {**self._of_energies, "rows": self.energies.span}
@@ -467,7 +467,7 @@ class Battery:
 
     @property
     def damaged(self) -> list[tuple[int, str]]:
-        """Frames that the last run left out: number and reason of each."""
+        """For each frame that the last run left out, its number and the reason."""
         return next(iter(self.analyses.values())).damaged
 
     def to_toml(self) -> str:

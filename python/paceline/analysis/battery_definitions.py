@@ -99,8 +99,8 @@ def ligands_of(universe: System, given: str | None) -> list[str]:
 def insert_ligands(value: object, ligands: Sequence[str]) -> Any:
     """Replace the placeholder `LIGAND` in parameters of entries by selections of ligands.
 
-    In a list of only the placeholder, there is one selection per ligand; elsewhere one selection
-    for all ligands.
+    A list that contains only the placeholder becomes a list of one selection per ligand. Elsewhere,
+    the placeholder becomes one selection of all ligands.
     """
     if isinstance(value, Mapping):
         return {key: insert_ligands(one, ligands) for key, one in value.items()}

@@ -91,8 +91,8 @@ def heading(
 ) -> str:
     """Make the heading of an analysis, such as "Backbone RMSD".
 
-    If the user named the analysis, the heading begins with this name. For an entry of a default
-    battery with a name of its own, it begins with the kind of molecule.
+    If the user named the analysis, the heading begins with this name. If the entry of a default
+    battery has a name of its own, the heading begins with the kind of molecule.
     """
     if isinstance(analysis, Energies):
         return "Energies"
@@ -192,7 +192,8 @@ def _counts(
 ) -> list[str]:
     """Count the verdicts on series that the summary does not name, in a sentence per table.
 
-    These are angles, states, the series of a table with very many, and those of further tables.
+    These series are angles, states, the series of a table with very many series, and the series of
+    further tables.
     """
     found = []
     for name, analysis in battery.shown.items():

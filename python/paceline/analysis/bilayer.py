@@ -186,8 +186,8 @@ class Bilayer(AnalysisBase):
 def _lipids_of(heads: Atoms) -> tuple[np.ndarray, np.ndarray]:
     """Find the atoms of all lipids, and for each of these atoms the index of its headgroup.
 
-    A lipid is a molecule by its bonds, or else a residue. Both arrays are empty if a lipid has
-    several headgroups, or if headgroups are the only atoms.
+    A lipid is a bonded molecule of at most `LARGEST_LIPID` atoms, or else a residue. Both arrays
+    are empty if a lipid has several headgroups, or if headgroups are the only atoms.
     """
     universe, bonds = heads.universe, known_bonds(heads.universe)
     molecules = universe.atoms.resindices

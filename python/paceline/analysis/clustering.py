@@ -368,7 +368,7 @@ def _check_method(method: str, cutoff: float | None, n_clusters: int | None) -> 
 
 
 class _Near:
-    """Worker part: bits that mark the neighbours among the frames of two ranges."""
+    """Worker part that returns one bit per pair of frames of two ranges: 1 for neighbours."""
 
     def __init__(self, rmsds: PairRmsds, cutoff: float):
         self._rmsds, self._cutoff = rmsds, cutoff
@@ -425,7 +425,7 @@ def gromos(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Examples
     --------
-    Frames 1, 2 and 3 are neighbours of 2, and 3 and 4 of each other:
+    Frames 1 and 2 are neighbours, and so are frames 2 and 3, and frames 3 and 4:
 
     >>> near = np.eye(5, dtype=bool)
     >>> near[[1, 2, 2, 3, 3, 4], [2, 1, 3, 2, 4, 3]] = True

@@ -329,7 +329,7 @@ class Contacts(AnalysisBase):
         return CoreRows("contacts", pairs, limits, sizes, bool(self.pbc), self._beta)
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the fractions, after a column of frame numbers."""
+        """Store the fractions as results, after a column of frame numbers."""
         timeseries = np.column_stack([self.frames, value])
         n_references = len(self.r0)
         names = ["Q"] if n_references == 1 else [f"Q{k + 1}" for k in range(n_references)]
@@ -534,7 +534,7 @@ class ContactMap(AnalysisBase):
                 f"ContactMap: {missing[0]}, one of {len(missing)} residues, has no atoms for "
                 f"scheme={scheme!r}; use another scheme, or exclude these residues"
             )
-        # Sort by residue, whatever the order of the atoms.
+        # The worker part expects the atoms of one residue next to each other.
         self._atoms = self._atoms[np.argsort(self._atoms.resindices, kind="stable")]
 
     @property
@@ -557,7 +557,7 @@ class ContactMap(AnalysisBase):
         return self.errors
 
     def prepare(self) -> Reduction:
-        """Make the worker part; with `errors`, it also keeps the counts of parts of the run."""
+        """Make the worker part; with `errors`, it also stores counts of parts of the run."""
         part = self._counting()
         if not self.errors:
             return part
@@ -565,7 +565,7 @@ class ContactMap(AnalysisBase):
         return in_parts(part, len(self.frames), n_bytes, self.name)
 
     def _counting(self) -> "Reduction[Counts]":
-        """Make the worker part that counts contacts, without parts of the run."""
+        """Make the worker part that counts contacts over the whole run."""
         _, sizes = np.unique(self._atoms.resindices, return_counts=True)
         return _NearResidues(sizes, self.cutoff, bool(self.pbc))
 

@@ -27,10 +27,12 @@ from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, mean_of_r
 GRADES = (SAMPLED, NOT_SHOWN, DRIFTING)
 #: Maximum R̂ of replicas that agree. With 10 independent values per replica, R̂ is 1.05 on average.
 MOST_R_HAT = 1.1
-#: Minimum length of the mean vector of angles with a preferred direction, in half widths of the
-#: 95 % interval across it. Uniform angles exceed it in 5 % (Rayleigh's test): √(2 ln 20) / 1.96.
+#: If angles have a preferred direction, their mean vector is at least this long, in half widths of
+#: the 95 % interval across it. The vector of uniform angles is longer in 5 % of cases (Rayleigh's
+#: test): √(2 ln 20) / 1.96.
 LEAST_LENGTH = 1.25
-#: Ratio of the longest to the shortest replica, above which the rows of R̂ are noted.
+#: If the longest replica is longer than the shortest by this factor, a note describes the values
+#: that R̂ uses.
 UNLIKE = 2
 
 
@@ -47,9 +49,9 @@ def convergence(
 
     The start of a series is described by $A e^{-t / \tau}$. Values at the start are left out as
     long as this reduces the error of the mean. The interval of the mean is computed by
-    `mean_of_series` from the remaining values. Between replicas, it is Student's t of their means;
-    replicas agree if the rank-normalised split-$\hat R$ (Vehtari et al. 2021, Bayesian Anal. 16,
-    667) is 1.1 or less.
+    `mean_of_series` from the remaining values. Between replicas, the interval is computed from
+    their means by Student's t. Replicas agree if the rank-normalised split-$\hat R$ (Vehtari et al.
+    2021, Bayesian Anal. 16, 667) is 1.1 or less.
 
     Parameters
     ----------
@@ -68,9 +70,9 @@ def convergence(
         Half the width of the 95 % interval that is wanted, in the unit of the values; for states
         a population.
     n_series : int
-        Number of series that are assessed together, such as the columns of a table. A start or a
-        drift must be the more notable, the more series there are, so that noise looks like one in
-        equally few tables (Bonferroni).
+        Number of series that are assessed together, such as the columns of a table. With more
+        series, limits for a start or a drift are stricter, so that noise is mistaken for one in the
+        same small fraction of tables (Bonferroni).
 
     Returns
     -------
@@ -105,7 +107,10 @@ def assess(
     *,
     leave_out: bool,
 ) -> Convergence:
-    """Assess a series, as `convergence`; `leave_out` is False if replicas are known to differ."""
+    """Assess a series, as `convergence`; with `leave_out`, drop copies among the replicas.
+
+    `leave_out` is False if the replicas are known to differ.
+    """
     if kind not in get_args(Kind):
         raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, not {kind!r}")
     masked = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
@@ -147,7 +152,7 @@ def assess(
         for name, row in zip(names, rows, strict=True)
     }
     notes = _leave_out_copies(parts) if leave_out else []
-    # Each replica has a start of its own.
+    # Each replica has its own start, and counts as a series of its own.
     if kind == "states":
         return _states_of_replicas(parts, notes, precision, n_series * len(parts))
     return _assess_replicas(parts, kind, precision, n_series * len(parts), notes)
@@ -158,9 +163,10 @@ def latest_start(
 ) -> tuple[int | None, str]:
     """Return the latest start of the equilibrated parts of all series, and the name of its series.
 
-    `times` are the starts by name in a common unit, or since the first frames of replicas, whose
-    times may begin at any number; by default `equilibrated_at`. If any series
-    drifts, the index is None, and the name is that of the first drifting series.
+    `times` are these starts by the name of the series; by default `equilibrated_at`. They have a
+    common unit, or are relative to the first frame of each replica, because replicas may begin at
+    different times. If any series drifts, the index is None, and the name is that of the first
+    drifting series.
     """
     drifting = [name for name, one in found.items() if one.verdict == DRIFTING]
     if drifting:
@@ -190,7 +196,7 @@ def _assess_numbers(
     precision: float | None,
     n_series: int,
 ) -> Convergence:
-    """Assess numbers, angles, or, for "states", 1 in a state and 0 elsewhere."""
+    """Assess numbers or angles; for "states", numbers are 1 in a state and 0 elsewhere."""
     if kind == "angle":
         return _assess_angles(values, times, precision, n_series)
     return assess_series(values, times, precision=precision, kind=kind, n_series=n_series)
@@ -298,9 +304,10 @@ def _name(label: object) -> str:
 def _with_precision(
     found: Convergence, precision: float | None, unit: str, wider: float, step: float
 ) -> Convergence:
-    """Compare the interval with the requested precision; `wider` times as wide is cautious.
+    """Compare the interval with the requested precision.
 
-    `step` is the time between values.
+    A cautious estimate of the interval is wider by the factor `wider`. `step` is the time between
+    values.
     """
     half = found.half_width
     if precision is None or not half > precision:
@@ -320,7 +327,7 @@ def _with_precision(
 
 def _leave_out_copies(parts: dict[str, tuple[np.ndarray, np.ndarray | None]]) -> list[str]:
     """Remove replicas whose series are copies of others; return notes."""
-    # A single simulation has no copies.
+    # Imported here, because a single simulation has no copies.
     from paceline.analysis.duplicate_replicas import ReplicaSeries, find_copies, left_out_copies
 
     series = {f"replica {name}": ReplicaSeries({"": one}, at) for name, (one, at) in parts.items()}
@@ -339,7 +346,7 @@ def _assess_replicas(
 ) -> Convergence:
     """Assess replicas together: each start, and the agreement of the equilibrated parts.
 
-    Of states, values are 1 in one state and 0 elsewhere.
+    For states, values are 1 in one state and 0 elsewhere.
     """
     notes = [*notes]
     found = {name: _assess_numbers(*part, kind, None, n_series) for name, part in parts.items()}
@@ -364,7 +371,7 @@ def _agreement(
     notes: Sequence[str],
 ) -> Convergence:
     """Judge the agreement of replicas by their starts, R̂, and the interval between their means."""
-    # A single simulation has no agreement to judge.
+    # Imported here, because agreement is not judged for a single simulation.
     from scipy.special import chdtri
 
     from paceline.analysis.replica_diagnostics import (
@@ -405,7 +412,7 @@ def _agreement(
         _independent_of_replicas([one.least_independent for one in found.values()]),
     ]
     together = [min(size, number) for number in alone]
-    # Numbers of independent values in the result, and those that the needed time is for.
+    # Numbers of independent values in the result, and those from which the needed time is computed.
     counted, lengthened = (together, alone) if r_hat > MOST_R_HAT else (alone, together)
     if shortest < LEAST_OF_VERDICT:
         reasons.append(
@@ -430,7 +437,7 @@ def _agreement(
         mean, mean_of_all = (float(one) for one in _turned(np.array([mean, mean_of_all])))
     length = max(one.length for one in found.values())
     needed = np.full(2, 0.0 if verdict == SAMPLED else np.nan)
-    # Only series that are too short by themselves need a known time; a difference may last longer.
+    # The needed time is known only if series are too short; replicas may differ for longer.
     if not drifting and 0 < lengthened[1] < ENOUGH:
         needed = length * (np.array(longer(*lengthened)) - 1)
     lasted = {
@@ -458,7 +465,7 @@ def _agreement(
         is_constant=all(one.is_constant for one in found.values()) and len(set(means)) == 1,
         replica_means=tuple(means.tolist()),
     )
-    # The variance between so few replicas may be larger by chi-squared.
+    # Between so few replicas, the true variance may be larger: by a quantile of chi-squared.
     n_free = len(found) - 1
     wider = float(np.sqrt(n_free / chdtri(n_free, MOST)))
     step = min(one.length / one.n_values for one in found.values())
@@ -466,10 +473,11 @@ def _agreement(
 
 
 def _independent_of_replicas(numbers: Sequence[float]) -> float:
-    """Return the number of independent values of which a mean of replicas' means is as sure.
+    """Return the number of independent values whose mean is as certain as the mean of replicas.
 
-    The variance of that mean is the sum of those of n means, divided by n²; so a short replica
-    counts as much as a long one. 0 if a number is unknown, NaN if all are.
+    The variance of the mean of n means is the sum of their variances, divided by n². A short
+    replica therefore counts as much as a long one. Returns 0 if any number is unknown, NaN if all
+    are.
     """
     if np.isnan(numbers).any():
         return np.nan if np.isnan(numbers).all() else 0.0
@@ -497,11 +505,11 @@ def _states_of_replicas(
 
 
 def _production(values: np.ndarray, times: np.ndarray | None, found: Convergence) -> np.ndarray:
-    """Return the equilibrated part, without NaN, and by time if times are strongly uneven."""
+    """Return the equilibrated part without NaN; at equal times if times are strongly uneven."""
     rows = usable_rows(values, times)
     return values[rows[rows >= (found.equilibrated_from or 0)]]
 
 
 def _turned(degrees: np.ndarray) -> np.ndarray:
-    """Shift angles by whole turns to above -180°, and 180° at most."""
+    """Shift angles by whole turns into the range from above -180° up to 180°."""
     return 180 - (180 - degrees) % 360

@@ -33,7 +33,7 @@ from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
 from paceline.transform.selections_and_weights import check_not_empty
 
-#: Minimum number of lag times in figures of velocities and currents, for runs that have more.
+#: Minimum number of lag times that figures of velocities and currents show, if a run has so many.
 DRAWN = 100
 #: Conversion factor of e² Å²/ps / (k_B K Å³) to S/m (CODATA 2018, exact).
 CONDUCTIVITY = 1.602176634e-19**2 / 1.380649e-23 * 1e22
@@ -284,8 +284,8 @@ class VelocityAutocorrelation(AnalysisBase):
         """Compute the mean, its integral and its spectrum."""
         mean, n = value.mean(), len(self._delta_t)
         dt = self._delta_t[1] if n > 1 else np.nan
-        # As in a periodogram with velocities of 0 in frames that were left out, a lag time without
-        # pairs contributes 0.
+        # As in a periodogram, velocities count as 0 in frames that were left out, so a lag time
+        # without pairs contributes 0.
         weighted = np.where(self._n_pairs > 0, mean * self._n_pairs / self._n_pairs[0], 0.0)
         even = np.concatenate([weighted, [0.0], weighted[:0:-1]])
         integral = running_integral(mean, self._delta_t) / 3
@@ -331,7 +331,7 @@ class VelocityAutocorrelation(AnalysisBase):
             half = np.full(len(mean), np.nan)
         note = f" ({guessed})" if guessed else ""
         method = f"95 %, between {many(len(counts), 'molecule')}{note}"
-        return np.where(half > 0, half, np.nan), method  # at the first lag time, both are 0
+        return np.where(half > 0, half, np.nan), method  # 0 at the first lag time: no interval
 
     FURTHER_TABLES = ("spectrum",)
 

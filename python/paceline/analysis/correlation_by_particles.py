@@ -29,8 +29,9 @@ class SeriesParts(OverParts):
     across the cell are removed first (see `unwrap_series`), and the last three particles contain
     the cell vectors. `by_particle` is the function of each particle, float64, shape (n_particles,
     n_frames). `by_block`, shape (n_particles, n_blocks), contains the coefficient of the line that
-    `of_blocks` fits in each block of time; None without `of_blocks`. `lags_of` maps numbers of
-    blocks to the number of lag times, from 0, at which the mean in these blocks is computed.
+    `of_blocks` fits in each block of time; None without `of_blocks`. `lags_of` maps a number of
+    blocks to the number of lag times, from 0, at which the mean in each of these blocks is
+    computed.
     """
 
     by_particle: np.ndarray

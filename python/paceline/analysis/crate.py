@@ -3,8 +3,8 @@
 The file `ro-crate-metadata.json` follows the profile Process Run Crate 0.5
 (https://w3id.org/ro/wfrun/process/0.5), and RO-Crate 1.1, on which this profile is based: the
 command is an action of paceline on input files, with the files of the folder as results. All facts
-are those that the result files themselves contain. There is no date of the run. RO-Crate requires a
-date of publication; it is that of the latest change of an input file.
+are read from the result files. The date of the run is not included. RO-Crate requires a date of
+publication; the date of the latest change of an input file is used.
 """
 
 import json
@@ -102,7 +102,7 @@ def write_crate_of_survey(
         # In an mdCATH file, the topology is inside the trajectory file, which is listed below.
         if topology and not row["topology"].endswith(f"/{mdcath.ATOMS}"):
             facts[f"{INPUT}{source_name(row['topology'], folder)}"] = topology
-        if len(files_of_row) == len(digests):  # else files that match a pattern have appeared since
+        if len(files_of_row) == len(digests):  # else new files match a pattern
             facts |= {INPUT + name: one for name, one in zip(files_of_row, digests, strict=True)}
     _write(survey.folder, sorted(files), [facts], overwrite=overwrite)
     return True
@@ -204,7 +204,7 @@ def _result(folder: Path, path: Path) -> JsonObject:
 
 def _media_type(path: Path) -> str:
     """Return the media type of a file, by its name."""
-    # Only the types that Python itself knows, so that a crate does not depend on the system.
+    # Use only the types that Python itself knows, so that a crate does not depend on the system.
     known = _TYPES.get(path.suffix.lower()) or mimetypes.MimeTypes().guess_type(path.name)[0]
     return known or "application/octet-stream"
 
@@ -253,7 +253,7 @@ def _inputs(facts: Sequence[Mapping[str, str]]) -> list[JsonObject]:
 
 
 def _latest_change(inputs: Sequence[JsonObject], files: Sequence[Path]) -> str:
-    """Date and time, UTC, of the latest change of a local input; without inputs, of a result."""
+    """Date and time, UTC, of the latest change of a local input, or of a result if none exists."""
     uris = [f"{one['@id']}" for one in inputs]
     local = [
         os.fsdecode(unquote_to_bytes(urlsplit(uri).path)) for uri in uris if uri.startswith("file:")

@@ -23,8 +23,8 @@ class CrossCorrelation(AnalysisBase):
     with $\Delta\mathbf{r}_i = \mathbf{r}_i - \langle\mathbf{r}_i\rangle$ ([Ichiye & Karplus
     1991](https://doi.org/10.1002/prot.340110305)). The value is 1 for atoms that move in the same
     direction, -1 for atoms that move in opposite directions, and 0 for independent or perpendicular
-    motions. Frames are superposed on the first frame. Otherwise translation and rotation of the
-    molecule would move all atoms in the same way.
+    motions. Frames are superposed on the first frame, because otherwise translation and rotation of
+    the molecule would move all atoms in the same way.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ from paceline.transform.selections_and_weights import check_not_empty
 if TYPE_CHECKING:
     import MDAnalysis.analysis.density
 
-#: Fraction of the atoms outside the grid above which a warning is issued.
+#: A warning is issued if at least this fraction of the atoms is outside the default grid.
 LEAST_OUTSIDE = 0.01
 
 
@@ -316,7 +316,7 @@ class _Voxels(CorePart, Reduction):
 
 
 def _find_voxels(voxels: _core.Voxels, block: Block) -> np.ndarray:
-    """Find the voxels of atoms; raise `ValueError` for an atom without voxel."""
+    """Find the voxels of atoms; raise `ValueError` for an atom whose position is not finite."""
     found, refused = voxels.find(block.raw[0])
     check_refused(block, refused)
     return found

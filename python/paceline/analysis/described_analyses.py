@@ -19,7 +19,7 @@ from paceline.transform.selections_and_weights import select_atoms
 
 #: Classes by the short names that a battery file may use; other classes need module.Class.
 NAMES = {name: one["class"] for name, one in catalogue().items() if one["in_batteries"]}
-#: Computations from the results of analyses: command, and name in Python.
+#: Commands that compute from the results of analyses, and their names in Python.
 FROM_RESULTS = {
     "diffusionmap": "diffusionmap.DiffusionMap",
     "surface": "free_energy.free_energy_surface",
@@ -76,7 +76,7 @@ def check_descriptions(descriptions: Mapping[str, Description]) -> None:
 class _Parameters(NamedTuple):
     """Class of an analysis, its parameters, and the values in its description.
 
-    `shown` contains the names of parameters in messages, if they differ.
+    `shown` maps parameters to the names that messages use, if these names differ.
     """
 
     cls: type[AnalysisBase]
@@ -134,7 +134,7 @@ def make_analysis(name: str, description: Description, universe: System) -> Anal
 
 
 def select_described(where: str, key: str, given: object, universe: System) -> object:
-    """Replace selections, and lists of selections, by atom groups; keep other values."""
+    """Replace selections, and lists of selections, by atom groups; return other values as is."""
     if isinstance(given, list):
         return tuple(select_described(where, key, one, universe) for one in given)
     if not isinstance(given, str):

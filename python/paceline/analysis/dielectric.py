@@ -1,4 +1,4 @@
-"""Dipole moments: dielectric constant, as in MDAnalysis, and autocorrelation functions."""
+"""Dielectric constants, as in MDAnalysis, and autocorrelation functions of dipole moments."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -58,7 +58,7 @@ class _DipoleAnalysis(AnalysisBase):
         self._bonds = self._find_bonds()
 
     def _moments(self, needs_cell: str | None) -> "_Moments":
-        """Make the worker part; with `needs_cell` (a reason for messages), it computes volumes."""
+        """Make the worker part. If `needs_cell` names what needs it, the part computes volumes."""
         whole = None
         if self.make_whole:
             whole = CoreTransform("unwrap", len(self._charges), self._bonds)
@@ -130,7 +130,7 @@ class DielectricConstant(_DipoleAnalysis):
     results.M : numpy.ndarray of float64, shape (3,)
         Mean of the components x, y and z of the dipole moment, e Å.
     results.M2 : numpy.ndarray of float64, shape (3,)
-        Mean of their squares, (e Å)².
+        Mean of the squares of these components, (e Å)².
     results.fluct : numpy.ndarray of float64, shape (3,)
         Variance of the components, (e Å)².
     results.eps : numpy.ndarray of float64, shape (3,)
@@ -270,8 +270,8 @@ class DielectricConstant(_DipoleAnalysis):
     def _interval(deviations: np.ndarray, unit: float) -> tuple[float, bool]:
         """Half the width of the interval of the mean constant, and whether it is converged.
 
-        The interval includes the error of the mean moment, which is computed again without each
-        part of the run.
+        The interval includes the error of the mean moment, because this mean is also computed again
+        each time that one part of the run is left out.
         """
         squares = (deviations**2).mean(axis=1)
         found = errors_of_means(

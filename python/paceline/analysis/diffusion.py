@@ -1,4 +1,4 @@
-"""Diffusion coefficients: intervals between molecules and between time blocks, and cell size."""
+"""Diffusion coefficients, their intervals from molecules or time blocks, and cell effects."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ class DiffusionCoefficient(NamedTuple):
     interval : float
         Half the width of the 95 % interval, by Student's t, Å²/ps; NaN without an interval.
     n_molecules : int
-        Number of molecules of the particles; molecules count as independent.
+        Number of molecules that contain the particles; molecules count as independent.
     n_blocks : int
         Number of time blocks from which the error was computed; 0 for an error between molecules.
     time_unit : str
@@ -102,7 +102,7 @@ def block_fit(times: np.ndarray, lags: np.ndarray, n_dimensions: int) -> BlockFi
 
 
 def lags_of_blocks(n_frames: int) -> dict[int, int]:
-    """Return the number of lag times, from 0, that have an interval from this number of blocks."""
+    """For each number of blocks, return the number of lag times, from 0, with an interval."""
     found = {n_blocks: int(part * n_frames) + 1 for n_blocks, part in BLOCKS.items()}
     return {n_blocks: n_lags for n_blocks, n_lags in found.items() if n_lags > 1}
 
@@ -115,8 +115,8 @@ def mean_and_interval(
     The particles of a molecule move together, so each molecule counts once, with the sum of its
     particles. `by_block` contains coefficients of particles in time blocks, shape (n_particles,
     n_blocks). Motion that molecules share, such as sliding of a leaflet, appears only in the
-    differences between blocks. Blocks are used for the error if there is one molecule, or if they
-    differ by more than the variance between molecules explains (F test, 5 %).
+    differences between blocks. Blocks are used for the error if there is one molecule, or if the
+    blocks differ by more than the variance between molecules explains (F test, 5 %).
     """
     value = float(slopes.mean())
     counts = np.bincount(molecules)
@@ -139,11 +139,12 @@ def mean_and_interval(
 
 
 def _differ_by_more(error: float, n_blocks: int, of_molecules: float, n_molecules: float) -> bool:
-    """True if blocks differ by more than molecules explain (F test), or for one molecule."""
+    """True if blocks differ by more than molecules explain (F test), or with only one molecule."""
     from scipy.special import fdtr
 
     ratio = (error / of_molecules) ** 2 if of_molecules else np.inf
-    return not fdtr(n_blocks - 1, n_molecules - 1, ratio) <= LEVEL  # also for NaN, of one molecule
+    # The ratio is NaN for one molecule; `not ... <=` is then also True.
+    return not fdtr(n_blocks - 1, n_molecules - 1, ratio) <= LEVEL
 
 
 class CurveLimits(NamedTuple):
@@ -204,10 +205,10 @@ def squares_of_molecules(
     mean: np.ndarray,
     function: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the particles of each molecule, and the sum of squares that its error needs.
+    """Return the number of particles of each molecule, and a sum of squares for the error.
 
-    They are arguments of `error_between_molecules`, for a linear function of the means over
-    particles, shape (n_particles, n_lags).
+    Both are arguments of `error_between_molecules`. They belong to a linear `function` of the mean
+    over particles. `by_particle` has shape (n_particles, n_lags).
     """
     counts = np.bincount(molecules)
     squares = np.zeros(len(mean))

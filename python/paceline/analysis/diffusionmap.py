@@ -387,7 +387,7 @@ class DiffusionMap:
         step: int | None = None,
         **options: Any,
     ) -> Self:
-        """Compute the eigenvectors, and before them the distances if there are none yet.
+        """Compute the eigenvectors; first compute the distances if they are not known yet.
 
         Parameters
         ----------

@@ -198,7 +198,7 @@ class Dihedral(_Dihedrals):
         return cls(theirs.atomgroups)
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the angles, with titles from the names of atoms."""
+        """Store the angles, with titles from the names of atoms."""
         titles = ["dihedral " + "-".join(map(str, atoms)) + " (°)" for atoms in self._quadruples]
         if len(set(titles)) < len(titles):
             titles = [f"dihedral {k} (°)" for k in range(len(titles))]
@@ -385,7 +385,7 @@ class Ramachandran(_Dihedrals):
         return [*super()._chain, self.ag5]
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the angles, with titles from the residues; figures plot ψ against φ (or χ2, χ1)."""
+        """Store the angles by residue; figures plot ψ against φ (or χ2 against χ1)."""
         labels = label_residues(self.ag2.residues, self.ag2.resindices)
         titles = [f"{name} {label} (°)" for label in labels for name in self.ANGLES]
         table = self._tabulate(titles, value.reshape(len(value), -1))
@@ -496,7 +496,7 @@ class Janin(Ramachandran):
                 )
 
     def finish(self, value: np.ndarray) -> None:
-        """Convert the angles to 0 to 360°, and set them."""
+        """Convert the angles to the range from 0 to 360°, and store them."""
         super().finish((value + 360) % 360)
 
 
@@ -571,7 +571,7 @@ class ChiAngles(_Dihedrals):
         )
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the angles, with titles from the residues."""
+        """Store the angles, with titles from the residues."""
         resindices = self.ag1.resindices
         labels = label_residues(self.ag1.residues, resindices)
         titles = [f"chi{n} {label} (°)" for n, label in zip(self.chi, labels, strict=True)]
@@ -591,7 +591,7 @@ def _missing_names_error(name: str, error: AttributeError) -> SelectionError:
 def _find_chi(residues: Residues, name: str) -> list[tuple[int, list[int]]]:
     """Find the side-chain angles of residues: number, and indices of four atoms."""
     atoms = residues.atoms
-    # Sort by residue, whatever the order of the atoms.
+    # Sort the atoms by residue, because the group may be in any order.
     order = np.argsort(atoms.resindices, kind="stable")
     atoms = atoms[order]
     borders = [0, *(np.flatnonzero(np.diff(atoms.resindices)) + 1), len(atoms)]

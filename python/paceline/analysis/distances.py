@@ -51,7 +51,7 @@ class GroupsAnalysis(AnalysisBase):
         self.pbc = bool(pbc)
 
     def _remark_on_images(self, kind: str = "all") -> None:
-        """Warn of atoms of one molecule that are closer to each other's periodic images."""
+        """Warn if atoms of one molecule are nearer to images of each other than to each other."""
         if self.pbc:
             groups = list(self._groups.values())
             self.remark("images", nearer_images(self.name, groups, self.frames, kind))

@@ -12,19 +12,20 @@ from paceline.analysis.uncertainty import LEAST_VALUES
 from paceline.contract.system_interface import System, attribute_of
 from paceline.errors import UnsupportedError
 
-#: Maximum median of the second differences of the difference of a series and its rounded copy,
-#: relative to that of the series. That of two simulations of one forced transition is 0.9 to 2.2,
-#: and that of copies with coordinates rounded to 0.01 Å is up to 0.01 (Rg, RMSD) and 0.25 (area).
-#: The first limit is for the median of all series, the second one for each series.
+#: Maximum fluctuation of the difference of a series and its rounded copy, relative to that of the
+#: series. A fluctuation is the median of absolute second differences. The ratio is 0.9 to 2.2 for
+#: two simulations of one forced transition. For copies with coordinates rounded to 0.01 Å, it is up
+#: to 0.01 (Rg, RMSD) and 0.25 (area). The first limit is for the median over all series, the second
+#: one for each series.
 MOST_ROUNDING, MOST_OF_ONE = 0.25, 0.7
-#: Minimum number of rows that show a rounded copy, and maximum number of consecutive parts, each of
-#: which must show it: simulations that only start alike are not copies.
+#: Minimum number of rows of a part, and maximum number of consecutive parts of a series. Each part
+#: must show that the series is a rounded copy: simulations that only start alike are not copies.
 LEAST_ROWS, MOST_PARTS = 20, 4
 #: Approximate number of rows that are compared first, and maximum number of series.
 SOME_ROWS, MOST_COMPARED = 200, 16
 
 
-#: Equality of a replica and its copy: of all values, or within rounding.
+#: Kind of a copy: all values are equal to those of the original, or equal within rounding.
 Match = Literal["exact", "rounded"]
 
 
@@ -43,9 +44,9 @@ class ReplicaSeries(NamedTuple):
 def find_copies(replicas: Mapping[str, ReplicaSeries]) -> dict[str, tuple[str, Match]]:
     """Find replicas that repeat others, whole or in part, exactly or within rounding.
 
-    Returns the name of the original for each copy, and how they match. Of two replicas, the longer
-    one is the original, or else the first one. Replicas with other titles are other parts of a
-    system, and not copies.
+    Returns the name of the original for each copy, and the kind of the copy. Of two equal replicas,
+    the longer one is the original; if lengths are equal, the first one is. Replicas whose series
+    have other titles are from other parts of a system, and are not copies.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def _common_rows(
 
 
 def _match_rows(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> Match | None:
-    """Compare the rows of series, which have one length."""
+    """Compare the rows of series, which all have the same length."""
     if not first or len(first[0]) < LEAST_VALUES:
         return None
     if any(map(_varies, first)) and all(map(_same_values, first, second)):
@@ -140,14 +141,15 @@ def _match_rows(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> Ma
 
 
 def _largest_ratio(one: np.ndarray, other: np.ndarray) -> list[float]:
-    """Return the difference of series relative to their fluctuations, where it is largest.
+    """Compare the difference of two series with their fluctuations; return the largest ratio.
 
-    It is computed in consecutive parts. The list is empty for few rows, and without fluctuations.
+    One ratio is computed in each of several consecutive parts. The list contains the largest one,
+    or is empty if there are few rows or no fluctuations.
     """
     n_parts = min(MOST_PARTS, len(one) // LEAST_ROWS)
     ratios = []
     for rows in np.array_split(np.arange(len(one)), n_parts) if n_parts else ():
-        # A steady drift, such as a common pull, has no second differences.
+        # Second differences ignore a steady drift, such as a common pull.
         typical = float(np.median(np.abs(np.diff(one[rows], 2))))
         if typical > 0:
             ratios.append(float(np.median(np.abs(np.diff((one - other)[rows], 2)))) / typical)

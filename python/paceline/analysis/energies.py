@@ -44,7 +44,7 @@ CONSERVED = ("conserved", "total")
 MOST_DRAWN = 4
 #: Relative deviation from the usual time interval above which an interval is uneven.
 UNEVEN = 0.01
-#: Fraction of the rows above which uneven intervals are reported.
+#: If more than this fraction of the rows have uneven intervals, a remark reports it.
 MANY_UNEVEN = 0.01
 #: Maximum number of terms that a message lists.
 LISTED = 40
@@ -106,7 +106,7 @@ class Energies:
         return dict(self._units)
 
     def further_tables(self) -> dict[str, Table]:
-        """Further tables: none."""
+        """Return an empty mapping, because energies have no further tables."""
         return {}
 
     def select(self, *names: str) -> Self:

@@ -370,7 +370,8 @@ def _read_namd(path: str, file: IO[bytes]) -> Content:
                 n_minimised += 1
             else:
                 row = dict(zip(titles, values, strict=True))
-                # Time continues from the previous row; if the step decreases, it is step times dt.
+                # The time continues from the previous row. If the step decreases, the time is the
+                # step times dt.
                 begin = (step, time) if row["TS"] >= step and not np.isnan(time) else (0.0, 0.0)
                 step, time = row["TS"], begin[1] + (row["TS"] - begin[0]) * dt
                 times.append(time / 1000)

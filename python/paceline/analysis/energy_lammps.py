@@ -40,7 +40,7 @@ STYLES = {
     "nano": Style("ns", "ag·nm²/ns²", "K", "ag/(nm·ns²)", "nm", "ag/nm³", 4.5e-4),
     "lj": Style("τ", "lj", "lj", "lj", "lj", "lj", 5e-3),
 }
-#: Patterns for the names of the columns of each quantity, which determines their unit
+#: Patterns of column names, by quantity; the quantity determines the unit of a column
 #: (https://docs.lammps.org/thermo_style.html).
 QUANTITIES = {
     "energy": r"(Pot|Kin|Tot)Eng|E_\w+|Enthalpy|Econserve|Ecouple",
@@ -214,7 +214,7 @@ class LammpsLog:
             dt = style.step
         if found is None and steps is not None and dt and self._origin and not self._varies:
             found = self._origin[1] + (steps - self._origin[0]) * dt
-        # A later run counts from the end of this one, because its time step may differ.
+        # The next run counts from the end of this one, because it may have another time step.
         if steps is not None and len(steps):
             self._origin = None if found is None else (float(steps[-1]), float(found[-1]))
         if found is None or style is None:

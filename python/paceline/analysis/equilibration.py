@@ -1,7 +1,7 @@
 r"""Search for the start of the equilibrated part of a time series, and for its states.
 
-The start of a series is described as $\mu + A e^{-t / \tau}$ plus fluctuations. The number of first
-values that are left out minimises the squared bias of the mean plus its variance.
+The start of a series is described as $\mu + A e^{-t / \tau}$ plus fluctuations. So many of the
+first values are left out that the squared bias of the mean plus its variance is minimal.
 """
 
 from dataclasses import dataclass
@@ -21,20 +21,20 @@ NOTABLE_START = 6.0
 #: Maximum fraction of a series that may be left out as its start. If a longer part would have to be
 #: left out, the series counts as drifting.
 MOST_START = 0.5
-#: Minimum distance between the means of two states, in standard deviations within the states. The
-#: halves of a uniform distribution have 3.5, and those of a normal distribution 2.6.
+#: Minimum distance between the means of two states, in standard deviations within the states. For
+#: the two halves of a uniform distribution it is 3.5, for those of a normal distribution 2.6.
 APART = 4.5
 #: Minimum fraction of the values in the rarer of two states.
 RARE = 0.002
-#: Minimum number of changes between two states, each of which is left at least 10 times then.
+#: With at least this number of changes between two states, each state is left 10 times or more.
 ENOUGH_CHANGES = 2 * ENOUGH
-#: Minimum time in the state before the last change, as a fraction of the series. Shorter ones are a
-#: start, such as the first frames of an RMSD from the first frame.
+#: Minimum time in the state before the last change, as a fraction of the series. A shorter time
+#: counts as the start of the series, such as the first frames of an RMSD from the first frame.
 LEAST_STAY = 0.05
 #: Minimum number of values in that state.
 LEAST_OF_STAY = 2
-#: Maximum fraction of the values before the last change that are between states. Of an exponential
-#: decay, about half of them are.
+#: Before the last change of state, at most this fraction of the values is between the states. In an
+#: exponential decay, about half of these values are.
 MOST_BETWEEN = 0.25
 #: Number of bins of the histogram that separates two states.
 N_BINS = 256
@@ -45,9 +45,10 @@ MOST_IN_HISTOGRAM = 65_536
 def find_start(values: np.ndarray, n_series: int = 1) -> int | None:
     """Return the index from which on a series is equilibrated; None if it is in the second half.
 
-    The series must have 4 values or more, which are not all equal. If the worst of many series
-    decides, the minimum amplitude of a start is larger, so that noise in one of them rarely exceeds
-    it. If the squared amplitude grows by 2, noise exceeds it e times less often.
+    The series must have 4 values or more, which are not all equal. `n_series` is the number of
+    series if the worst of them decides. The minimum amplitude of a start is then larger, so that
+    noise in one series rarely exceeds it. If the squared amplitude grows by 2, noise exceeds it e
+    times less often.
     """
     n = len(values)
     n_bins = 1 << int(np.log2(min(n, MOST_BINS)))
@@ -102,9 +103,9 @@ def averages(values: np.ndarray, n_bins: int) -> np.ndarray:
 def has_jumps(values: np.ndarray) -> bool:
     """True if a series jumps between two states, so rarely that their populations are unknown.
 
-    A decay is fitted to a jump, too, although either state may be the more probable one. So a
-    series with jumps has no start. The state before the last change must not be short, and few
-    values may be between the states, as in a decay.
+    `find_start` would fit a decay to a jump, too, although either state may be the more probable
+    one. Therefore a series with jumps has no start. To exclude decays, the state before the last
+    change must not be short, and few values may be between the states.
     """
     found = crossings_of_states(values)
     if found is None or not 0 < found[0] < ENOUGH_CHANGES:

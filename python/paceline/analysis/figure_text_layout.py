@@ -86,7 +86,7 @@ def wrap_text(text: str, room: float, size: str | float | None = None) -> list[s
 
 
 def _by_words(text: str, room: float, size: str | float | None) -> list[str]:
-    """Break a text between words, and a word that is too long anywhere."""
+    """Break a text between words; a word that is too long is broken anywhere."""
     lines: list[str] = []
     for word in text.split():
         joined = f"{lines[-1]} {word}" if lines else word

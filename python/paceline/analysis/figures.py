@@ -496,10 +496,10 @@ def _series_of(
 
 
 def _start_on_axis(verdict: SeriesVerdict, x: np.ndarray, x_label: str) -> float:
-    """Return the start of the equilibrated part in the unit of an axis; the end if there is none.
+    """Return the start of the equilibrated part of a series, in the unit of an axis.
 
-    A series that drifts has no equilibrated part. A series without a value, or one that is
-    equilibrated from its first value on, has no start.
+    For a series that drifts, which has no equilibrated part, return the end of the axis. For a
+    series without a value, or one that is equilibrated from its first value on, return -inf.
     """
     if verdict.found.verdict == DRIFTING:
         return finite_range([x])[1]
@@ -522,7 +522,7 @@ def _in_legend(verdict: SeriesVerdict, x_label: str) -> str:
 
 
 def _draw_mean(verdict: SeriesVerdict, ax: "Axes", start: float, end: float) -> "Line2D":
-    """Draw the mean of replicas from their start on; nothing for populations, or if one drifts."""
+    """Draw the mean of replicas from their start on, except for populations and if one drifts."""
     is_mean = verdict.kind != "states" and verdict.found.verdict != DRIFTING
     known = is_mean and np.isfinite([start, end]).all()
     ends = [start, end] if known else []
@@ -622,7 +622,7 @@ def possible_range(label: str) -> tuple[float, float]:
 def _sample_points(n_points: int) -> slice | np.ndarray:
     """Choose points of a scatter plot: all points, or a random subset that is always the same.
 
-    Points at equal distances could belong to a few residues only.
+    Points at equal distances in the list might all belong to a few residues.
     """
     if n_points <= MOST_POINTS:
         return slice(None)

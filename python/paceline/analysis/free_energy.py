@@ -68,8 +68,8 @@ def free_energy_surface(
         `counts`, int64, number of frames in each bin; `x_edges` and `y_edges`, limits of the bins;
         `temperature`, K. With `errors` also `free_energy_interval`, float64, shape (n_x, n_y): half
         the widths of 95 % intervals of the differences from the fullest bin, kJ/mol; NaN in that
-        bin, and in bins whose frames are all in one part of the series. They can be saved and drawn
-        like those of an analysis.
+        bin, and in bins whose frames are all in one part of the series. The results can be saved
+        and drawn like those of an analysis.
 
     Raises
     ------

@@ -138,7 +138,7 @@ def _known_attributes(group: Atoms) -> dict[str, np.ndarray]:
 
 
 def _attributes_of(group: Atoms | Residues, kinds: Mapping[str, type]) -> dict[str, np.ndarray]:
-    """Attributes of a topology, as dtypes that are small to send."""
+    """Attributes of a topology, in small dtypes, because they are sent to workers."""
     values = {name: attribute_of(group, name) for name in kinds}
     return {
         name: np.asarray(value, dtype=kinds[name])
@@ -201,7 +201,7 @@ class _Series(_FunctionAnalysis):
         return table_in_time(self, columns, y, label).with_panels_of_units()
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the rows, with frames and times."""
+        """Store the rows, with frames and times."""
         self.results = Results(
             table=self._table(value),
             provenance=self.record(),
@@ -223,7 +223,7 @@ class TimeSeries(_Series):
         contains damaged frames only with a halo. A row must depend only on its frame, and on the
         frames of its `halo`.
     atomgroup : AtomGroup or Universe
-        Atoms whose positions the block contains, in this order. For an UpdatingAtomGroup, it
+        Atoms whose positions the block contains, in this order. For an UpdatingAtomGroup, the block
         contains all atoms that may be needed. `block.selected` then contains the columns of the
         selected atoms, one array per frame.
     fields : sequence of str
@@ -247,9 +247,9 @@ class TimeSeries(_Series):
     Attributes
     ----------
     results.timeseries : numpy.ndarray, shape (n_frames, …)
-        Rows that the function returned, equal to those of a single call with all frames. Rows are
-        NaN for damaged frames that were left out, and if their halo contains such a frame. In this
-        case integers become float64.
+        Rows that the function returned, equal to those of a single call with all frames. Rows of
+        damaged frames that were left out are NaN, and so are rows whose halo contains such a frame.
+        In this case integers become float64.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
@@ -337,7 +337,7 @@ class Scan(_Series):
         Function of a block and of the change over all earlier frames, None if there are none. It
         returns an array with the frames of the block along the first axis.
     atomgroup : AtomGroup or Universe
-        Atoms whose positions the block contains, in this order. For an UpdatingAtomGroup, it
+        Atoms whose positions the block contains, in this order. For an UpdatingAtomGroup, the block
         contains all atoms that may be needed. `block.selected` then contains the columns of the
         selected atoms, one array per frame.
     fields : sequence of str
@@ -432,7 +432,7 @@ class Reduce(_FunctionAnalysis):
         Function of two partial results of adjacent frames, the earlier one first, that returns
         their combined result. It may modify and return its first argument.
     atomgroup : AtomGroup or Universe
-        Atoms whose positions the block contains, in this order. For an UpdatingAtomGroup, it
+        Atoms whose positions the block contains, in this order. For an UpdatingAtomGroup, the block
         contains all atoms that may be needed. `block.selected` then contains the columns of the
         selected atoms, one array per frame.
     fields : sequence of str
@@ -493,7 +493,7 @@ class Reduce(_FunctionAnalysis):
         return _FunctionAndMerge(self._block_function(self.function), self.merge)
 
     def finish(self, value: object) -> None:
-        """Set the merged result."""
+        """Store the merged result."""
         if self.left_out.all():
             raise UnsupportedError(f"{self.name}: no frame could be read")
         self.results = Results(provenance=self.record(), value=value)
@@ -514,7 +514,7 @@ class RaggedTimeSeries(_FunctionAnalysis):
         in every block, also without records. A block may begin and end at any frame, and contains
         no damaged frames. The records of a frame must depend only on this frame.
     atomgroup : AtomGroup or Universe
-        Atoms whose positions the block contains, in this order. For an UpdatingAtomGroup, it
+        Atoms whose positions the block contains, in this order. For an UpdatingAtomGroup, the block
         contains all atoms that may be needed. `block.selected` then contains the columns of the
         selected atoms, one array per frame.
     fields : sequence of str
@@ -593,7 +593,7 @@ class RaggedTimeSeries(_FunctionAnalysis):
         return _RecordFunction(self._block_function(self.function))
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Set the records, with frames and times."""
+        """Store the records, with frames and times."""
         offsets, records = value
         counts, label = self.record_counts(offsets), self.label
         self.results = Results(
@@ -608,7 +608,7 @@ class RaggedTimeSeries(_FunctionAnalysis):
 
 
 class _WithSelected(Generic[Result]):
-    """User's function of a block, before which `block.selected` is set to the selected atoms."""
+    """User's function of a block; before each call, `block.selected` is set."""
 
     def __init__(self, function: Callable[..., Result], finder: GroupFinder):
         self._function, self._finder = function, finder

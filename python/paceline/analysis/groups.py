@@ -40,8 +40,8 @@ STAY = np.dtype([("index", np.int64), ("first", np.int64), ("last", np.int64), (
 
 #: Kinds of time correlation functions of the presence in a group.
 FUNCTIONS = ("intermittent", "continuous")
-#: Number of pairs of times whose counting takes as long as a Fourier transform of n points, as a
-#: fraction of n log2(n).
+#: Counting this number of pairs of times, in units of n log2(n), takes as long as a Fourier
+#: transform of n points.
 PAIRS_AS_TRANSFORM = 0.1
 #: Approximate number of points in the Fourier transforms that are computed at a time.
 TRANSFORMED = 2**18
@@ -131,7 +131,7 @@ class SelectedAtoms(AnalysisBase):
         return AtomRecords(self.finder)
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Set the atoms, and their number in each frame."""
+        """Store the atoms, and their number in each frame."""
         offsets, atoms = value
         counts = self.record_counts(offsets)
         if len(counts) and not len(atoms):
@@ -158,9 +158,9 @@ class SelectedAtoms(AnalysisBase):
         | continuous | $\sum h(t)\,h(t + 1) \cdots h(t + \tau) / \sum h(t)$ |
 
         The residence time is the integral over the lag time, by the trapezoidal rule. It omits
-        values after the largest lag, so choose this lag such that the correlation has decayed. Its
-        95 % interval is a jackknife over ten blocks of time origins. It is reliable if the run is
-        at least 100 times as long as the residence time.
+        values after the largest lag, so choose this lag such that the correlation has decayed. The
+        95 % interval of the residence time is computed by jackknife over ten blocks of time
+        origins. It is reliable if the run is at least 100 times as long as the residence time.
 
         Parameters
         ----------
@@ -473,8 +473,8 @@ def _survivors(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarra
     counts = []
     for begin, end in itertools.pairwise(starts):
         some = (first < end) & (last >= begin)
-        # From its origins in the block, a period of presence lasts for `least` to `most` frames;
-        # each of these numbers occurs once.
+        # A period of presence has one or more time origins in the block. It continues after them
+        # for `least` to `most` frames; each of these numbers occurs once.
         most = last[some] - np.maximum(first[some], begin)
         least = last[some] - np.minimum(last[some], end - 1)
         stays = _count(least, most, n_frames)

@@ -29,13 +29,13 @@ TAILS = (
 )
 #: Selections of hydrogens and acceptors by bonds, independent of a force field's charges.
 POLAR = {"hydrogens_sel": POLAR_HYDROGENS, "acceptors_sel": POLAR_ACCEPTORS}
-#: Masses (u) that identify elements without a topology attribute; `NEAR` is the tolerance.
+#: Masses (u) that identify elements if the topology contains none; `NEAR` is the tolerance.
 MASSES = {
     **{"H": 1.008, "C": 12.011, "N": 14.007, "O": 15.999, "F": 18.998, "NA": 22.990, "MG": 24.305},
     **{"P": 30.974, "S": 32.06, "CL": 35.45, "K": 39.098, "ZN": 65.38, "BR": 79.904, "I": 126.904},
 }
 NEAR = 0.012
-#: Range of masses that MDAnalysis takes for hydrogens, u.
+#: Range of masses by which MDAnalysis identifies hydrogens, u.
 LIGHT = (0.9, 1.1)
 #: Exact mass of hydrogen, u.
 HYDROGEN = 1.008

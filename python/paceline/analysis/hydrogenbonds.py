@@ -106,8 +106,8 @@ class HydrogenBondAnalysis(AnalysisBase):
         (`guess_hydrogens`, `guess_acceptors`). If the topology has no charges, hydrogens are those
         bonded to N or O, and acceptors are all N and O with a bond. A warning reports hydrogens
         bonded to N or O whose charge is too small, as for most hydrogens in Amber's force fields.
-        It also reports oxygens with at most one bonded heavy atom whose charge is too small, as for
-        most of them in OPLS's force fields.
+        The warning also reports oxygens whose charge is too small and which have at most one bonded
+        heavy atom, as for most of these oxygens in OPLS's force fields.
     between : (str, str) or list of them, optional
         Only bonds between atoms of these two selections, in either direction; with several pairs,
         of any pair. The selections are evaluated once.
@@ -390,7 +390,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         return within(self.atomgroup, selection, updating=updating)
 
     def _choose(self, name: str) -> Atoms:
-        """Select atoms in the present frame; remember a selection that depends on positions."""
+        """Select atoms in the present frame; store a group that depends on positions."""
         selection, what = self._selections[name] or "", f"HydrogenBondAnalysis: {name}_sel"
         check_selection(selection)
         with naming_lacks(what, selection):
@@ -404,8 +404,8 @@ class HydrogenBondAnalysis(AnalysisBase):
     def _make_finders(self) -> list[GroupFinder | FixedGroup]:
         """Make the objects with which workers find donors, hydrogens and acceptors.
 
-        Without `donors_sel`, the donors are a `FixedGroup` with one donor for each atom in `read`
-        of the hydrogens.
+        Without `donors_sel`, the donors are a `FixedGroup` with one donor for each atom in the
+        attribute `read` of the hydrogens.
         """
         found = {
             name: follow(self._changing[name], f"HydrogenBondAnalysis: {name}_sel")
@@ -681,7 +681,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         return *numbers, np.ascontiguousarray(allowed.any(axis=2))  # type: ignore[return-value]
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Set the bonds, and count them in each frame."""
+        """Store the bonds, and count them in each frame."""
         offsets, hbonds = value
         if hbonds.ndim == 1:  # no frame could be read
             hbonds = np.empty((0, 6))
@@ -695,11 +695,11 @@ class HydrogenBondAnalysis(AnalysisBase):
             offsets=offsets,
         )
         method = self._set_intervals() if self.errors else {}
-        # Make the record again, because it contains remarks on the intervals.
+        # Make the record last, because it contains remarks on the intervals.
         self.results.provenance.update({**self.record(), **method})
 
     def _set_intervals(self) -> dict[str, str]:
-        """Set the intervals of the most frequent bonds; return how they are computed."""
+        """Store the intervals of the most frequent bonds; return how they are computed."""
         numbers = np.zeros(len(self.results.hbonds), np.intp)
         for column in self.results.hbonds[:, 1:4].astype(np.intp).T:
             keys = numbers * len(self.u.atoms) + column

@@ -30,13 +30,14 @@ def interaction_fingerprint(
     Returns
     -------
     Results
-        Each column is a pair of residues and a kind of contact that occurs in any frame, sorted by
-        residues, then in the order of `analyses`. `fingerprint`, ndarray of bool, shape (n_frames,
-        n_columns); if damaged frames were left out, float64 with NaN; in a temporary file if larger
-        than 1 GiB. `residues`, int64, shape (n_columns, 2), residue indices (`resindices`), the
-        lower one first. `kinds`, str, shape (n_columns,). `fractions` of frames, float64, shape
-        (n_columns,). `frames`, int64, and `times` (ps), float64. The table has a column of 0 and 1
-        for each contact; its figure shows the most frequent contacts.
+        `fingerprint`, ndarray of bool, shape (n_frames, n_columns): each column is a pair of
+        residues and a kind of contact that occurs in any frame, sorted by residues, then in the
+        order of `analyses`. If damaged frames were left out, the dtype is float64, and their rows
+        are NaN. An array larger than 1 GiB is in a temporary file. `residues`, int64, shape
+        (n_columns, 2), residue indices (`resindices`), the lower one first. `kinds`, str, shape
+        (n_columns,). `fractions` of frames, float64, shape (n_columns,). `frames`, int64, and
+        `times` (ps), float64. The table has a column of 0 and 1 for each contact; its figure shows
+        the most frequent contacts.
 
     Raises
     ------

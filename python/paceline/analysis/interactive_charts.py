@@ -21,8 +21,9 @@ from paceline.analysis.replica_figures import Profile, differences, line_ends
 from paceline.analysis.table import Table, name_and_unit
 from paceline.performance.html_elements import MOST_CURVES, Chart, Curve
 
-#: While a simulation runs, its series are short: number of points from which a running mean is
-#: drawn, and number of the windows of this mean along the series.
+#: Number of points from which a running mean is drawn while a simulation runs, and number of
+#: windows of this mean along the series. They are smaller than in figures of finished runs, because
+#: the series are short.
 LIVE_POINTS, LIVE_WINDOWS = 100, 10
 
 

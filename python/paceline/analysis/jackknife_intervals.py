@@ -1,16 +1,16 @@
 r"""Intervals of functions of all frames, such as g(r), from partial results of parts of the run.
 
-The leaves of the reduction are joined to parts of nearly equal length: up to 128, or one for each
-frame of a short run. A function
+A leaf of the reduction is a range of frames with one partial result. Leaves are joined to parts of
+nearly equal length: up to 128, or one for each frame of a short run. A function
 $\theta$ of all parts, and $\theta_{-b}$ of all parts but b, give the pseudo-values
 
 $$\tilde\theta_b = h_b\, \theta - (h_b - 1)\, \theta_{-b}, \qquad h_b = N / N_b$$
 
 of the jackknife with parts of $N_b$ of the N frames (Quenouille 1956, Biometrika 43, 353; Busing,
-Meijer & van der Leeden 1999, Stat. Comput. 9, 3). They are a time series whose mean is the
-function, also if this is not a mean itself. The interval is that of the mean of this series, by its
-spectrum at low frequencies (`mean_error`). So it is also valid if parts are correlated. Percentiles
-of a bootstrap of blocks contain the true value less often.
+Meijer & van der Leeden 1999, Stat. Comput. 9, 3). The pseudo-values are a time series whose mean is
+the function, also if the function is not a mean itself. The interval is that of the mean of this
+series, from its spectrum at low frequencies (`mean_error`). Therefore it is also valid if parts are
+correlated. Percentiles of a bootstrap of blocks contain the true value less often.
 """
 
 import copy
@@ -49,11 +49,12 @@ WithParts: TypeAlias = tuple[Result, list[Part[Result]]]
 
 
 class InParts(Reduction[WithParts[Result]], Generic[Result]):
-    """Worker part that computes a reduction, and also keeps the partial results of parts.
+    """Worker part that computes a reduction, and also returns the partial results of parts.
 
     A leaf with more than `most_frames` frames is divided into parts. Adjacent subtrees of leaves
-    are joined to one part while this has at most `most_frames` frames. So parts depend only on the
-    leaves. In a run whose leaves are not divided, the result of all frames keeps its bits.
+    are joined to one part as long as it has at most `most_frames` frames. Parts therefore depend
+    only on the leaves. If no leaf is divided, the result of all frames has the same bits as in a
+    run without parts.
     """
 
     def __init__(self, inner: Reduction[Result], most_frames: int):
@@ -66,7 +67,7 @@ class InParts(Reduction[WithParts[Result]], Generic[Result]):
         n_parts = max(1, -(-n // self._most_frames))
         cuts = [k * n // n_parts for k in range(n_parts + 1)]
         found = [(b - a, self._inner.compute(block[a:b])) for a, b in pairwise(cuts)]
-        # Merging may change a value in place, so that the parts need their own ones.
+        # Merging may change a value in place, so the parts need copies of the values.
         parts = copy.deepcopy(found) if n else []
         return reduce(partial(_join, self._inner), found)[1], parts
 
@@ -87,9 +88,10 @@ class Added(Reduction[np.ndarray]):
 
 
 def in_parts(inner: Reduction[Result], n_frames: int, n_bytes: int, name: str) -> InParts[Result]:
-    """Keep the partial results of parts of a run; `n_bytes` is the size of one partial result.
+    """Make a worker part that also returns the partial results of parts of a run.
 
-    Raises `UnsupportedError` if parts would need too much memory; `name` is that of the analysis.
+    `n_bytes` is the size of one partial result, and `name` is the name of the analysis. Raises
+    `UnsupportedError` if the parts would need too much memory.
     """
     n_parts = min(N_PARTS, PARTS_BYTES // (2 * n_bytes))
     if n_parts < LEAST_PARTS:
@@ -141,7 +143,7 @@ class FunctionErrors:
         return limits_of_fractions(fractions, self.interval)
 
     def remark(self, name: str, *, in_order: bool = True) -> str | None:
-        """Say that intervals are unknown or may be too narrow; None if neither is the case.
+        """Return a remark if intervals are unknown or may be too narrow, else None.
 
         `in_order` is False if frames of the run are not in the order of time.
         """
@@ -174,7 +176,7 @@ def errors_of_run(
 ) -> FunctionErrors:
     """Compute the intervals of the results of a run, with a remark where they are doubtful."""
     everything, parts = value
-    # If all frames were left out, there are no parts: the function of no frames has its shape.
+    # If all frames were left out, there are no parts: an empty result gives the right shape.
     return _remarked(analysis, errors_of_function(inner, parts or [(0, everything)], function))
 
 
@@ -191,7 +193,7 @@ def errors_of_states(
     known = states[states.min(axis=tuple(range(1, states.ndim)), initial=0) >= 0]
     parts = equal_parts(known)
     sizes = np.array([len(part) for part in parts])
-    # Whole numbers of 8 bytes are made of one part at a time: states may have one byte each.
+    # Convert one part at a time to integers of 8 bytes, because states may have one byte each.
     counts = np.stack([_counts_of_states(part, n_states) for part in parts])
     changes = np.zeros_like(counts[0])
     for end, size in zip(sizes.cumsum(), sizes, strict=True):
@@ -209,8 +211,8 @@ def errors_of_presence(
 ) -> tuple[np.ndarray, FunctionErrors]:
     """Compute the fraction of frames with each item, and its interval, with a remark if doubtful.
 
-    `rows` are rows of the run's frames, and `items` are numbers from 0 of what exists there; items
-    from `n_items` on are left out. See `errors_of_states`.
+    `rows` are indices of frames in the run, and `items` are the numbers, from 0, of the items that
+    exist in these frames; items from `n_items` on are left out. See `errors_of_states`.
     """
     known = np.flatnonzero(~analysis.left_out)
     n = len(known)
@@ -234,7 +236,7 @@ def errors_of_presence(
 def _errors_of_fractions(
     series: np.ndarray, changes: np.ndarray, part_frames: int
 ) -> FunctionErrors:
-    """Errors of the means of fractions in parts, which change so many times in the run."""
+    """Compute errors of the means of fractions in parts, from their numbers of `changes`, too."""
     interval, least = errors_of_series(series)
     n_parts = len(series) if part_frames else 0
     return FunctionErrors(interval, np.minimum(least, changes / 2), n_parts, part_frames)
@@ -307,7 +309,7 @@ def halves_of(inner: Reduction[Result], parts: Sequence[Part[Result]]) -> list[R
 def errors_of_series(series: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute the interval of the mean of each column, and the least number of independent values.
 
-    `series` has shape (n_values, …). Columns with NaN or without a spread have NaN.
+    `series` has shape (n_values, …). Results are NaN for columns with NaN or without a spread.
     """
     n, shape = len(series), series.shape[1:]
     columns = series.reshape(n, -1)
@@ -348,8 +350,8 @@ def _without_short_end(
 def _without_each(
     inner: Reduction[Result], values: Sequence[Result], function: Callable[[Result], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the function of all parts, and of all parts but each: shape (n_parts, …)."""
-    # Merging may change its first argument in place, and the later ones must stay.
+    """Return the function of all parts, and the function without each part: shape (n_parts, …)."""
+    # `merge` may change its first argument in place: copy values that are needed again.
     after = [values[-1]]
     for value in values[-2:0:-1]:
         after.append(inner.merge(copy.deepcopy(value), after[-1]))

@@ -161,7 +161,7 @@ class CoreSuperposed(CorePart):
 
 
 #: Number of frames; mean of each value, and sum of squared deviations from it; sum of the RMSDs of
-#: frames (Å) after superposition. A plain tuple, for checkpoints.
+#: frames (Å) after superposition. A plain tuple, because checkpoints store it.
 Moments = tuple[int, np.ndarray, np.ndarray, float]
 
 
@@ -237,9 +237,9 @@ class CoreCovariance(CoreSuperposed, Reduction):
 class SparseCounts(NamedTuple):
     """Counts of items (such as pairs of atoms) in bins, stored as few bin indices or as all counts.
 
-    In a few frames, most bins are empty, so the list of the bin indices of all items is small. It
-    is converted to an array of counts when this takes less memory; before, `counts` is None. If
-    `n_possible` is set, it is the number of items inside and outside the bins.
+    In a few frames, most bins are empty, so the list of the bin indices of all items is small. The
+    list is converted to an array of counts when this takes less memory; until then, `counts` is
+    None. If `n_possible` is set, it is the number of items inside and outside the bins.
     """
 
     n_frames: int

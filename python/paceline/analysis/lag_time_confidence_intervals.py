@@ -26,7 +26,7 @@ class BlockSums:
     counts: np.ndarray
 
     def without_each(self) -> np.ndarray:
-        """For each block, compute the function from all others: shape (n_blocks, n_lags)."""
+        """For each block, compute the function from all other blocks: shape (n_blocks, n_lags)."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return (self.sums.sum(axis=0) - self.sums) / (self.counts.sum(axis=0) - self.counts)
 

@@ -30,9 +30,10 @@ class LeafletSeries(AnalysisBase):
 
     Leaflets 0 and 1 are the two largest components in the first frame with two components, in the
     order of their first atoms. The table names them upper and lower, by the z direction from tails
-    to heads. In later frames, the two largest components are these leaflets if each component
-    shares with one leaflet more than half of the atoms of both. In all other frames, such as those
-    with a lipid that connects the leaflets, no atom is in a leaflet.
+    to heads. In later frames, the two largest components are these leaflets if each component has
+    more than half of its atoms, and more than half of a leaflet's atoms, in common with one
+    leaflet. In all other frames, such as those with a lipid that connects the leaflets, no atom is
+    in a leaflet.
 
     Parameters
     ----------

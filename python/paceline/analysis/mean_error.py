@@ -106,7 +106,7 @@ class MeanError:
         return float(high)
 
     def interval_of_quantile(self, probability: float, level: float) -> float:
-        """Half the width of the interval for a variance that is larger with 1 - `probability`."""
+        """Half the width, for the variance that is exceeded with probability 1 - `probability`."""
         from scipy.special import stdtrit
 
         row = int(np.searchsorted(np.cumsum(self.weights), probability))
@@ -160,7 +160,7 @@ def _in_classes(weights: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray,
 
 @lru_cache(N_LENGTHS)
 def _models(n: int) -> Models:
-    """Compute the tables for series of n values."""
+    """Compute the models for series of n values."""
     edges = _groups(min(N_FREQUENCIES, (n - 1) // 2))
     sizes = np.diff(edges)
     n_times = int(np.log2(n / max(LEAST_TIME, n * LEAST_PART)))

@@ -24,7 +24,7 @@ UNEQUAL = 10
 FEWEST = 10
 #: Maximum number of groups of chains for the jackknife.
 MOST_SAMPLES = 100
-#: Distance of adjacent atoms, relative to the mean of these distances, above which a warning says
+#: If adjacent atoms are farther apart than this multiple of their mean distance, a warning reports
 #: that they may not be bonded.
 STRETCHED = 3.0
 ADVICE = "select the atoms of linear backbones (--select), without side groups and solvent"

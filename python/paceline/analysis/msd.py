@@ -61,9 +61,9 @@ NO_CELL = (
 SPREAD = 2
 #: Maximum number of positions that are checked for jumps across the cell.
 JUMP_VALUES = 2**21
-#: Fraction of half the cell above which steps are long.
+#: A step counts as long if it is longer than this fraction of half the cell.
 NEARLY = 0.8
-#: Fraction of the steps above which long steps are reported.
+#: Long steps are reported if they are more than this fraction of all steps.
 MOST_LONG = 0.01
 #: Offsets of a cell and its 26 neighbours, in units of cell vectors.
 NEIGHBOURS = np.stack(np.meshgrid(*3 * [[-1.0, 0.0, 1.0]]), axis=-1).reshape(-1, 3)
@@ -535,9 +535,9 @@ class EinsteinMSD(AnalysisBase):
         points of an MSD are correlated. The error is computed from the differences between
         molecules, each with its own slope; particles of one molecule are not independent. If the
         range is the run's `fit_range`, and ends at most at a tenth of the run, an error is also
-        computed from the slopes of 5 or 10 time blocks. It includes motion that all molecules
-        share. It is used if there is one molecule, or if blocks differ by more than the differences
-        between molecules explain.
+        computed from the slopes of 5 or 10 time blocks. That error includes motion that all
+        molecules share. It is used if there is one molecule, or if blocks differ by more than the
+        differences between molecules explain.
 
         Parameters
         ----------
@@ -614,7 +614,8 @@ def _slopes(
     times: np.ndarray, by_particle: np.ndarray, n_dimensions: int, lags: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit a line to the MSD of each particle; return coefficients, and the lags with pairs."""
-    known = by_particle[np.argmin(np.isnan(by_particle[:, 0]))]  # all have the same pairs
+    # The lag times with pairs of frames are the same for all particles.
+    known = by_particle[np.argmin(np.isnan(by_particle[:, 0]))]
     lags = lags[~np.isnan(known[lags])]
     if len(lags) < 2:
         raise ValueError(f"a fit needs two or more times with an MSD, not {len(lags)}")

@@ -1,9 +1,9 @@
 //! Delay of HDF5's writes until a frame is complete, and an order of writes in which a crash does
 //! no damage. A file driver passes HDF5's reads and writes to a [`CrashSafeFile`].
 //!
-//! The Python package does the same, for reasons in `paceline/snapshot/crash_safe_hdf5_writes.py`. The
-//! bytes up to the committed size contain all complete frames. Changes of these bytes wait in
-//! memory; bytes beyond them may be written earlier.
+//! The Python package does the same (`paceline/snapshot/crash_safe_hdf5_writes.py`), for reasons
+//! that its module states. The bytes up to the committed size contain all complete frames. Changes
+//! of these bytes wait in memory; bytes beyond them may be written earlier.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
