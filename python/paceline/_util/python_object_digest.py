@@ -116,7 +116,7 @@ def _attributes_in(code: types.CodeType | None) -> Iterator[tuple[str, str]]:
 def _walk(thing: Any, seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
     """Yield bytes that identify an object.
 
-    `seen` stores the objects visited, so that none is deleted and its id used by another object.
+    `seen` stores the visited objects, so that no object is deleted and its id reused.
     """
     kind = type(thing)
     if kind in _PLAIN:

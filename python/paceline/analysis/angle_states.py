@@ -42,10 +42,10 @@ class AngleStates:
     populations : numpy.ndarray of float64, shape (n_angles, 5)
         Fraction of frames in each of `ALL_STATES`.
     intervals : numpy.ndarray of float64, shape (n_angles, 5, 2)
-        Lower and upper limits of their 95 % intervals.
+        Lower and upper limits of the 95 % intervals of these populations.
     independent : numpy.ndarray of float64, shape (n_angles,)
-        Number of independent values of the series (1 or 0) of a state: the minimum over states;
-        NaN if the state never changes.
+        Number of independent values of a series that is 1 in frames of a state and 0 in the others:
+        the minimum over states. NaN if the state never changes.
     converged : numpy.ndarray of bool, shape (n_angles,)
         False if the population of a state is not converged.
     transitions : numpy.ndarray of int64, shape (n_angles,)

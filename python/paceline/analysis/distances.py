@@ -1,4 +1,4 @@
-"""Distances and angles; classes that MDAnalysis has, too, keep its parameters and results."""
+"""Distances and angles. Classes that MDAnalysis also has use its parameters and results."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Self
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Maximum number of curves in a figure of many distances.
 LINES = 8
-#: Maximum size of the rows of all pairs that are computed at a time, bytes.
+#: Maximum size of the distances of all pairs that are computed at a time, bytes.
 LARGEST_ROWS = 2**25
 
 
@@ -80,7 +80,7 @@ class GroupsAnalysis(AnalysisBase):
         return {**groups, "pbc": self.pbc}
 
     def _series(self, name: str, titles: Sequence[str], values: np.ndarray, label: str) -> None:
-        """Set time series as the result `name`, with frames and times."""
+        """Store time series as the result `name`, with frames and times."""
         columns = dict(zip(titles, np.atleast_2d(values.T), strict=True))
         # The legend omits the number of the pair.
         legend = {title: title.rpartition(" (")[0].rpartition(": ")[2] for title in titles}
@@ -194,7 +194,7 @@ class AtomicDistances(GroupsAnalysis):
         return CoreRows("atomic_distances", self.n_atoms, self.pbc)
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the distances, with frames and times."""
+        """Store the distances, with frames and times."""
         first, second = self._groups.values()
         pairs = zip(first.indices, second.indices, strict=True)
         titles = [f"distance {k}: atoms {i}-{j} (Å)" for k, (i, j) in enumerate(pairs)]
@@ -274,7 +274,7 @@ class DistanceMatrixSeries(_AllDistances):
         return CoreRows("distance_matrix", first, second, self.pbc, shape=shape)
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the distances, with frames and times."""
+        """Store the distances, with frames and times."""
         results = Results(
             provenance=self.record(), distances=value, frames=self.frames, times=self.times
         )
@@ -502,7 +502,7 @@ class CenterDistance(GroupsAnalysis):
         return CoreRows("center_distance", self._sizes, self._weights, self.pbc)
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the distances, with frames and times."""
+        """Store the distances, with frames and times."""
         label = "distance of centers (Å)"
         self._series("distances", [label], value[:, 0], label)
 
@@ -568,7 +568,7 @@ class MinimumDistance(GroupsAnalysis):
         return CoreRows("minimum_distance", self._sizes, self.pbc)
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the distances and the indices of the atoms, with frames and times."""
+        """Store the distances and the indices of the atoms, with frames and times."""
         known = ~np.isnan(value[:, 0])
         pairs = np.full((len(value), 2), -1, dtype=np.int64)
         for k, group in enumerate(self._groups.values()):
@@ -664,7 +664,7 @@ class Angles(GroupsAnalysis):
         return CoreRows("angles", len(self.atomgroup), self.pbc)
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the angles, with frames and times."""
+        """Store the angles, with frames and times."""
         triples = zip(*(group.indices for group in self._groups.values()), strict=True)
         titles = [f"angle {n}: atoms {i}-{j}-{k} (°)" for n, (i, j, k) in enumerate(triples)]
         self._series("angles", titles, value, "angle (°)")

@@ -42,7 +42,7 @@ PARTS_BYTES = 256 * 2**20
 #: Relative deviation of pseudo-values that counts as rounding.
 ROUNDING = 1e-9
 
-#: Number of frames in a part, and its partial result. A plain tuple, for checkpoints.
+#: Number of frames in a part, and its partial result; a plain tuple, because checkpoints store it.
 Part: TypeAlias = tuple[int, Result]
 #: Partial result of a range of frames, and of its parts in the order of the run.
 WithParts: TypeAlias = tuple[Result, list[Part[Result]]]
@@ -236,7 +236,7 @@ def errors_of_presence(
 def _errors_of_fractions(
     series: np.ndarray, changes: np.ndarray, part_frames: int
 ) -> FunctionErrors:
-    """Compute errors of the means of fractions in parts, from their numbers of `changes`, too."""
+    """Compute errors of the means of fractions in parts; `changes` limit the independent parts."""
     interval, least = errors_of_series(series)
     n_parts = len(series) if part_frames else 0
     return FunctionErrors(interval, np.minimum(least, changes / 2), n_parts, part_frames)
