@@ -50,9 +50,9 @@ _ROUNDS = 5
 _LONGEST = 6.0
 #: Maximum number of rounds that read from the disk.
 _COLD_ROUNDS = 3
-#: Time after which no further round from the disk, or with processes, begins, s.
+#: After this time, no further round begins that reads from the disk or uses processes, s.
 _SOON = 1.0
-#: Maximum time for which frames that are stored as one chunk are measured together, s.
+#: Frames that are stored as one chunk are measured together if that takes less time, s.
 _PATIENCE = 2.0
 #: If a frame takes longer than this, reading from the disk is not measured, s.
 _SLOW = 0.5
@@ -150,7 +150,7 @@ def advise(
     sample = SampleRun(asked, transforms, chosen, opener, skip_damaged=on_error == "skip")
     if not sample.trajectory.shareable:
         backend = "serial"
-    # Measured before anything is read into memory or dropped from it.
+    # Measure this before anything is read into memory or dropped from it.
     cached = sample.in_memory_now()
     trajectory = sample.trajectory
     chain = sample.chain
@@ -225,7 +225,7 @@ def measure(
         found, seconds = forecast(rounds), perf_counter() - begun
         return seconds < found.t_total(1) or found.is_wide
 
-    # Measured before anything is dropped from memory.
+    # Measure this before anything is dropped from memory.
     rounds, at_first = _measure_from_memory(
         sample, make, range(1, most + 1), n_frames, take, goes_on, end
     )

@@ -24,7 +24,7 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINK
 #: Error handler for file names that are not valid UTF-8; Python's standard error uses it too.
 _ESCAPED = "backslashreplace"
 _RANDOM_BYTES = 8
-#: Scheme of a URL: two letters or more, because one letter is a Windows drive.
+#: Scheme of a URL. It has two letters or more, because a single letter is a Windows drive.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 #: Schemes of addresses from which trajectories and topologies are read.
 SCHEMES = ("s3", "gs", "az", "http", "https")
@@ -149,7 +149,7 @@ class Saving:
 
 
 #: Weak reference to the files of the outermost `saved_together` block. If Ctrl-C prevents the reset
-#: of this variable, the reference becomes invalid, so that later files do not join those files.
+#: of this variable, the reference becomes invalid, so that later files do not wait for this block.
 _saving: ContextVar[Callable[[], Saving | None]] = ContextVar("saving", default=lambda: None)
 
 

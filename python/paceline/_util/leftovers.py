@@ -102,7 +102,7 @@ def _is_unlocked(folder: Path) -> bool:
     except FileNotFoundError:
         return old
     try:
-        # On Windows, the lock on a folder's file is not kept, so a free lock proves nothing.
+        # On Windows, `ScratchFolder` closes the locked file, so a free lock proves nothing.
         return (lock(file) and not WINDOWS) or old
     finally:
         os.close(file)

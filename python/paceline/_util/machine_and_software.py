@@ -96,7 +96,7 @@ def software() -> dict[str, str]:
     These are the versions of paceline, Python and NumPy, a digest of the compiled module, and the
     processor with the instruction set that kernels use.
     """
-    import numpy as np  # deferred: `paceline --help` does not need NumPy
+    import numpy as np  # imported here: `paceline --help` does not need NumPy
 
     return {
         "paceline": _core.__version__,

@@ -434,14 +434,15 @@ def drop_from_cache(
     caches of network file servers are not affected.
     """
     if not hasattr(os, "posix_fadvise"):
-        from paceline.errors import UnsupportedError  # deferred: keeps this module independent
+        # Imported here, so that this module does not depend on others.
+        from paceline.errors import UnsupportedError
 
         raise UnsupportedError("this system cannot drop a file from its page cache")
     descriptor = os.open(path, os.O_RDONLY | PLAIN)
     try:
         os.fsync(descriptor)  # only clean pages are dropped
         for offset, size in [(0, os.fstat(descriptor).st_size)] if ranges is None else ranges:
-            # Extended to whole pages: a page that is only partly in the range would stay.
+            # Extend the range to whole pages: a page that is only partly in it would stay.
             start = offset - offset % mmap.PAGESIZE
             end = -(-(offset + size) // mmap.PAGESIZE) * mmap.PAGESIZE
             os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
@@ -544,7 +545,7 @@ def _mincore() -> "Callable[..., np.ndarray | None] | None":
     ) -> np.ndarray | None:
         n = -(-size // mmap.PAGESIZE) if offsets is None else len(offsets)
         pages = np.zeros(n, dtype=np.uint8)
-        # Not closed by `with`: after Ctrl-C, closing fails while a view of the map exists.
+        # Do not close the map by `with`: after Ctrl-C, this fails while a view of the map exists.
         mapped = mmap.mmap(descriptor, size, offset=start, access=mmap.ACCESS_READ)
         view = np.frombuffer(mapped, dtype=np.uint8)
         address, found = view.ctypes.data, pages.ctypes.data

@@ -65,7 +65,7 @@ class Progress:
         """Write the state as a JSON line, if such lines are wanted."""
         if not self._json:
             return
-        import json  # deferred: few runs need it
+        import json  # imported here, because few runs need it
 
         self._logged = now
         state = {
@@ -75,7 +75,7 @@ class Progress:
         print(json.dumps({"progress": state}), file=sys.stderr, flush=True)
 
     def _new_bar(self) -> object:
-        # Deferred: the import takes longer than many runs.
+        # Imported here, because the import takes longer than many runs.
         from tqdm.auto import tqdm
 
         waited = time.monotonic() - self._begin
@@ -106,7 +106,7 @@ class Progress:
         self.add(done - self._done)
 
     def skip(self, n: int) -> None:
-        """Count units that an earlier run completed; they do not enter the rate."""
+        """Count units that an earlier run completed; the rate does not include them."""
         self._done += n
         self._before += n
         if self._bar is not None and n:

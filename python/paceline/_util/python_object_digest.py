@@ -204,7 +204,7 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[object]:
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
-        except ValueError:  # not filled yet
+        except ValueError:  # the variable has no value yet
             yield None
     names = set(_names_of(function.__code__))
     for name in sorted(_globals_of(function.__code__)):

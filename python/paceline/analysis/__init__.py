@@ -1,7 +1,7 @@
 """Analyses, under the module and class names of MDAnalysis.analysis.
 
-Modules and names that paceline lacks are imported from MDAnalysis. Their analysis classes run on
-paceline's workers, too.
+Modules and names that paceline lacks are imported from MDAnalysis. The analysis classes among them
+run on paceline's workers, too.
 """
 
 import sys

@@ -182,7 +182,7 @@ class AlignTraj(AnalysisBase):
             tol_mass=tol_mass if match_atoms else np.inf,
         )
         if (message := other_order(self.mobile_atoms, self.ref_atoms, "select")) is not None:
-            self.remarks = {"order": message}  # `fit` also warns of this
+            self.remarks = {"order": message}  # without a warning, because `fit` has issued it
         name = prefix + os.path.basename(trajectory.filename) if filename is None else filename
         self.filename = os.fspath(name)
         options = dict(writer_kwargs or {})

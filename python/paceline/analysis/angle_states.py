@@ -57,7 +57,7 @@ class AngleStates:
     histogram : numpy.ndarray of float64, shape (72, n_angles)
         Fraction of frames in each bin of 5°; NaN from 180° on if folded.
     n_lost : int
-        Number of angles that are NaN in a frame that was not left out.
+        Number of angles that are NaN in at least one of the frames that were not left out.
     """
 
     angles: np.ndarray

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 #: Attribute of atoms that each value of `exclude_same` compares; "fragment" uses bonds instead.
 SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
-#: Maximum deviation of a time from its expected value, as a fraction of the interval of frames.
+#: Maximum deviation of a time from its expected value, as a fraction of the time between frames.
 UNEVEN = 1e-5
 #: Additional deviation allowed, as a fraction of the time: trajectories store single precision.
 ROUNDED = 1.2e-7
@@ -210,7 +210,7 @@ class AnalysisBase(Analysis):
     def __init__(self, atomgroup: Atoms | System, *, verbose: bool = False):
         if not isinstance(self, AnalysisBase):
             # `__init_subclass__` has replaced the base class of this object's class, whose
-            # constructor still calls this one.
+            # constructor still calls `AnalysisBase.__init__`.
             from paceline.mdanalysis.analyses import SingleFrameAnalysis
 
             SingleFrameAnalysis.__init__(self, atomgroup, verbose=verbose)
@@ -441,7 +441,7 @@ class AnalysisBase(Analysis):
 
     @property
     def times_known(self) -> bool:
-        """True if the times of the frames come from the trajectory; false if they are invented."""
+        """True if the times of the frames are known, from the trajectory or set by its `dt`."""
         return UNKNOWN_TIMES not in self.provenance
 
     @property

@@ -227,7 +227,7 @@ class Contacts(AnalysisBase):
         self._limits, self._beta = self._find_limits()
 
     def _find_near_in_chain(self) -> np.ndarray:
-        """Find pairs of atoms whose residues are too close in their segment."""
+        """Find pairs of atoms whose residues are too close along the chain of a segment."""
         first, second = self.grA, self.grB
         apart = np.abs(first.resindices[:, None] - second.resindices)
         return (apart < self.residues_apart) & (first.segindices[:, None] == second.segindices)

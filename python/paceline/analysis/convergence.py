@@ -465,7 +465,7 @@ def _agreement(
         is_constant=all(one.is_constant for one in found.values()) and len(set(means)) == 1,
         replica_means=tuple(means.tolist()),
     )
-    # Between so few replicas, the true variance may be larger: by a quantile of chi-squared.
+    # The true variance between so few replicas may be larger: use a quantile of chi-squared.
     n_free = len(found) - 1
     wider = float(np.sqrt(n_free / chdtri(n_free, MOST)))
     step = min(one.length / one.n_values for one in found.values())

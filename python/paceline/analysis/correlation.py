@@ -289,7 +289,7 @@ class VelocityAutocorrelation(AnalysisBase):
         weighted = np.where(self._n_pairs > 0, mean * self._n_pairs / self._n_pairs[0], 0.0)
         even = np.concatenate([weighted, [0.0], weighted[:0:-1]])
         integral = running_integral(mean, self._delta_t) / 3
-        if not self.times_known:  # the integral is not over a time
+        if not self.times_known:  # the integral is over frames, not over time
             integral[:] = np.nan
         _warn_of_long_steps(self, mean, self._delta_t, "diffusion coefficient")
         title = "velocity autocorrelation (Å²/ps²)"
@@ -483,7 +483,7 @@ class CurrentAutocorrelation(AnalysisBase):
         unit = CONDUCTIVITY / (self.volume * self.temperature)
         along_axes = running_integral(by_axis, self._delta_t) * unit
         mean = (along_axes[:, 0] + along_axes[:, 1] + along_axes[:, 2]) / 3
-        if not self.times_known:  # the integral is not over a time
+        if not self.times_known:  # the integral is over frames, not over time
             along_axes[:], mean[:] = np.nan, np.nan
         _warn_of_long_steps(self, total, self._delta_t, "conductivity")
         interval = np.full(len(mean), np.nan)

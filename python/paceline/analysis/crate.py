@@ -229,7 +229,7 @@ def _inputs(facts: Sequence[Mapping[str, str]]) -> list[JsonObject]:
         pairs = [(key.removeprefix(INPUT), one[key]) for key in one if key.startswith(INPUT)]
         for key, of_content in _INPUTS.items():
             contents = one.get(of_content, "").split(", ")
-            # The number of fingerprints is the number of files, which is unknown without them.
+            # There is one fingerprint per file. Without fingerprints, the number is unknown.
             is_known = key == "topology" or contents[0][:4] not in ("", "none")
             names = names_in(one[key], len(contents) if is_known else None) if key in one else []
             pairs += zip_longest(names, contents[: len(names)], fillvalue="")

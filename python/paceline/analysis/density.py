@@ -257,7 +257,8 @@ def _write_mrc(density: "MDAnalysis.analysis.density.Density", path: str) -> Non
 
     The origin (Å) is in words 50 to 52 of the header, and the start in voxels, words 5 to 7, is 0.
     GridDataFormats reads the sum of both, and ChimeraX reads the origin unless it is 0, so both
-    programs find the same grid. GridDataFormats itself writes the start, in whole voxels.
+    programs find the same grid. The writer of GridDataFormats is not used, because it writes the
+    start, in whole voxels.
     """
     import mrcfile
 

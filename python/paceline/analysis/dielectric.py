@@ -58,7 +58,7 @@ class _DipoleAnalysis(AnalysisBase):
         self._bonds = self._find_bonds()
 
     def _moments(self, needs_cell: str | None) -> "_Moments":
-        """Make the worker part. If `needs_cell` names what needs it, the part computes volumes."""
+        """Make the worker part; it also computes volumes if `needs_cell` is a text for errors."""
         whole = None
         if self.make_whole:
             whole = CoreTransform("unwrap", len(self._charges), self._bonds)

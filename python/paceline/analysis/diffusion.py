@@ -88,7 +88,7 @@ class BlockFit(NamedTuple):
 
 
 def weights_of(times: np.ndarray, n_dimensions: int) -> np.ndarray:
-    """Weights of the MSDs at `times`, whose weighted sum is the coefficient of a linear fit."""
+    """Compute weights; the weighted sum of MSDs at `times` is a fitted diffusion coefficient."""
     off = times - times.mean()
     return off / (off**2).sum() / (2 * n_dimensions)
 
@@ -165,8 +165,8 @@ def limits_of_msd(
 
     The standard error $s$ of the mean $m$ at each lag time is that of a diffusion coefficient
     (`mean_and_interval`): between molecules, with `counts` and `squares` as for
-    `error_between_molecules`, or between time blocks. `blocks` contains the MSDs of the blocks at
-    the first lag times, shape (n_blocks, n_lags), by their number. Blocks and molecules are
+    `error_between_molecules`, or between time blocks. `blocks` maps numbers of blocks to the MSDs
+    of the blocks at the first lag times, shape (n_blocks, n_lags). Blocks and molecules are
     compared at the last of these lag times. An MSD is above 0, and values of molecules are skewed,
     so limits are at equal distances from the logarithm of the mean.
     """

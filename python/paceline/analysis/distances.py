@@ -1,4 +1,4 @@
-"""Distances and angles. Classes that MDAnalysis also has use its parameters and results."""
+"""Distances and angles. Classes that also exist in MDAnalysis have its parameters and results."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Self

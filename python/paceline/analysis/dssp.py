@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Required by the import hook for submodules that only MDAnalysis has (see `paceline.analysis`).
 __path__: list[str] = []
 
-#: Minimum number of residues in a helix.
+#: Minimum number of residues of the protein.
 FEWEST = 6
 #: Letters in the order of MDAnalysis, with names and colours for tables and figures.
 LETTERS: tuple[str, ...] = ("-", "H", "E")
@@ -261,7 +261,7 @@ class DSSP(AnalysisBase):
         }
 
     def prepare(self) -> PerFrame:
-        """Make the worker part; its kernel needs to know which residues donate a hydrogen."""
+        """Make the worker part; its kernel needs a mask of residues that donate a hydrogen."""
         if self.variant is not None:
             polyproline = self.variant == "dssp4"
             return CoreRows("dssp_letters", self._donors, polyproline, dtype=np.uint8)
@@ -331,7 +331,7 @@ class DSSP(AnalysisBase):
         residues, profile = self._backbone[1].residues, self.results.table.profile
         if profile is None:  # residues have no numbers
             return {}
-        rows = ~np.isnan(profile.columns["residue"])  # without the gaps between chains
+        rows = ~np.isnan(profile.columns["residue"])  # leave out the gaps between chains
         fractions = {title: values[rows] for title, values in profile.columns.items()}
         names = {"residue": residues.resids, "name": residues.resnames.astype(str)}
         names |= telling_columns(residues, {"": np.arange(len(residues))})

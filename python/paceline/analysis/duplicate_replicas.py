@@ -21,7 +21,7 @@ MOST_ROUNDING, MOST_OF_ONE = 0.25, 0.7
 #: Minimum number of rows of a part, and maximum number of consecutive parts of a series. Each part
 #: must show that the series is a rounded copy: simulations that only start alike are not copies.
 LEAST_ROWS, MOST_PARTS = 20, 4
-#: Approximate number of rows that are compared first, and maximum number of series.
+#: Approximate number of rows that are compared first, and maximum number of compared series.
 SOME_ROWS, MOST_COMPARED = 200, 16
 
 
@@ -30,7 +30,7 @@ Match = Literal["exact", "rounded"]
 
 
 class ReplicaSeries(NamedTuple):
-    """Series of a replica by title, all of one length, and their times; None if unknown."""
+    """Series of a replica by title, all of one length, and their times (None if unknown)."""
 
     series: Mapping[str, np.ndarray]
     times: np.ndarray | None = None
@@ -157,7 +157,10 @@ def _largest_ratio(one: np.ndarray, other: np.ndarray) -> list[float]:
 
 
 def _varies(values: np.ndarray) -> bool:
-    """True if equal values cannot be a coincidence: several different ones, or many changes."""
+    """True if a series varies so much that equal values cannot be a coincidence.
+
+    It must contain three or more distinct values, or change many times.
+    """
     changes = np.count_nonzero(values[1:] != values[:-1])
     return len(np.unique(values)) > 2 or int(changes) >= LEAST_ROWS
 

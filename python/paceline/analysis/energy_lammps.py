@@ -121,8 +121,8 @@ class LammpsLog:
     def _begin(self) -> None:
         """Reset the state at the start of another session in the same log."""
         self._timestep: float | None = None
-        #: The first is True unless a restart file was read, which may set the time step; the second
-        #: is True if a fix varies the time step.
+        #: `_is_default` is True unless a restart file was read, which may set the time step.
+        #: `_varies` is True if a fix varies the time step.
         self._is_default, self._varies = True, False
         self._minimises = False
         self._normalises: bool | None = None

@@ -24,7 +24,7 @@ MOST_START = 0.5
 #: Minimum distance between the means of two states, in standard deviations within the states. For
 #: the two halves of a uniform distribution it is 3.5, for those of a normal distribution 2.6.
 APART = 4.5
-#: Minimum fraction of the values in the rarer of two states.
+#: Minimum fraction of the values that belong to the rarer of two states.
 RARE = 0.002
 #: With at least this number of changes between two states, each state is left 10 times or more.
 ENOUGH_CHANGES = 2 * ENOUGH
@@ -104,8 +104,8 @@ def has_jumps(values: np.ndarray) -> bool:
     """True if a series jumps between two states, so rarely that their populations are unknown.
 
     `find_start` would fit a decay to a jump, too, although either state may be the more probable
-    one. Therefore a series with jumps has no start. To exclude decays, the state before the last
-    change must not be short, and few values may be between the states.
+    one. Therefore a series with jumps has no start. A short state before the last change is itself
+    a start, and many values between the states show a decay: neither counts as a jump.
     """
     found = crossings_of_states(values)
     if found is None or not 0 < found[0] < ENOUGH_CHANGES:
@@ -125,8 +125,8 @@ def crossings_of_states(values: np.ndarray) -> tuple[int, float, float] | None:
     """Count changes between two states, and return the states' means; None without two states.
 
     A threshold divides the values into two classes. It maximises the variance between the classes
-    (Otsu 1979, IEEE Trans. Syst. Man Cybern. 9, 62). The values, between -1 and 1 or so,
-    are not all equal.
+    (Otsu 1979, IEEE Trans. Syst. Man Cybern. 9, 62). The values are approximately between -1 and
+    1, and not all equal.
     """
     some = values[:: -(-len(values) // MOST_IN_HISTOGRAM)]
     n = len(some)

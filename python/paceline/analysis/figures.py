@@ -231,7 +231,7 @@ def _draw_panels(
 
 
 def _heighten(ax: "Axes", options: FigureOptions, height: float) -> None:
-    """Set the height of a figure with only these axes, inches, unless the user set its size."""
+    """Increase the height of a figure with only these axes, inches, unless the user set a size."""
     from matplotlib.figure import Figure
 
     figure = ax.figure

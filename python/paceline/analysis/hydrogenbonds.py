@@ -227,7 +227,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     errors = False
     #: Updating groups of selections that depend on positions.
     _changing: dict[str, UpdatingAtoms]
-    #: End of the phrase "the atoms …" in messages; the command line names its option there.
+    #: End of the phrase "the atoms …" in messages; the command line sets a text with its option.
     which_atoms = "that are analysed"
     #: Finders of donors, hydrogens and acceptors in each frame; None if no selection is updated.
     _found: list[GroupFinder | FixedGroup] | None
@@ -348,7 +348,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         return known and len(bond_list(self.u).bonds) > 0
 
     def _check_between(self) -> None:
-        """Warn of a group of `between` without analysed atoms."""
+        """Warn if a group of `between` contains no analysed atoms."""
         for group in (group for pair in self.between_ags or () for group in pair):
             if not np.isin(group.indices, self.atomgroup.indices).any():
                 self.remark(

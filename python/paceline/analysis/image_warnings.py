@@ -117,7 +117,7 @@ def _molecules_of(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Find the atoms needed to make the molecules of `atoms` whole.
 
-    Returns indices of these atoms, their bonds, and for each of them the number of its molecule.
+    Returns indices of these atoms, their bonds, and for each atom the number of its molecule.
     Returns None if no molecule contains two of `atoms`, or if molecules are unknown.
     """
     everything = universe.atoms
@@ -167,7 +167,7 @@ _Pair = tuple[tuple[int, int], float, float]
 
 
 def _worst(ends: Any, plain: np.ndarray, nearest: np.ndarray) -> _Pair | None:
-    """Choose the pair whose distance decreases most by images, by more than `SHORTER`, or None."""
+    """Return the pair whose distance decreases most by images; None if at most by `SHORTER`."""
     if not len(plain):
         return None
     k = int(np.argmax(plain - nearest))

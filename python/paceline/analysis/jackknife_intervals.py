@@ -224,7 +224,7 @@ def errors_of_presence(
     part_of = np.repeat(np.arange(len(parts)), sizes)
     counts = np.bincount(part_of[frames] * n_items + items, minlength=len(parts) * n_items)
     counts = counts.reshape(len(parts), n_items)
-    # A stay begins and ends with a change, but not at an end of the run.
+    # Each stay begins and ends with a change of state, except at the two ends of the run.
     begins = items[(np.diff(keys, prepend=-2) != 1) | (frames == 0)]
     ends = items[(frames == 0) | (frames == n - 1)]
     of_stays, of_ends = (np.bincount(some, minlength=n_items) for some in (begins, ends))
@@ -331,9 +331,10 @@ def errors_of_series(series: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _without_short_end(
     inner: Reduction[Result], parts: Sequence[Part[Result]]
 ) -> list[Part[Result]]:
-    """Join parts of less than half the usual length to the part before, or the first to the next.
+    """Join each part of less than half the usual length to the previous part.
 
-    A run begins and ends anywhere, so that its first and its last leaf may be short.
+    A short first part is joined to the next part. A run begins and ends anywhere, so its first and
+    its last leaf may be short.
     """
     usual = float(np.median([n for n, _ in parts])) if parts else 0.0
     found: list[Part[Result]] = []
@@ -355,7 +356,7 @@ def _without_each(
     after = [values[-1]]
     for value in values[-2:0:-1]:
         after.append(inner.merge(copy.deepcopy(value), after[-1]))
-    after.reverse()  # from part 1 on, from part 2 on, …
+    after.reverse()  # element k merges all parts from part k + 1 on
     found = [function(after[0])]
     before = copy.deepcopy(values[0])
     for value, rest in zip(values[1:], after[1:], strict=False):

@@ -493,7 +493,7 @@ class ChangingRdf(Reduction):
 
 
 class CoreSitePairs(CorePart, Reduction):
-    """Bins of the distances of single pairs of atoms; groups follow one another in a block."""
+    """Bins of the distances of single pairs of atoms; in a block, the groups follow one another."""
 
     splits_frames = True
 
@@ -557,10 +557,10 @@ class CoreBonds(CorePart, Ragged):
 class ChangingBonds(Ragged):
     """Hydrogen bonds with donors, hydrogens or acceptors that are selected in each frame.
 
-    A block contains the atoms in `read` of the three groups, one group after another. `parts` are
-    the numbers of donors, those of acceptors, and a mask of the pairs of numbers that may form
-    bonds. A hydrogen belongs to each donor within the distance `within` (Å). If `within` is None,
-    the first group contains the donor of each atom in `read` of the hydrogens.
+    A block contains the atoms in `read` of the three groups, one group after another. `parts`
+    contains a number for each donor, a number for each acceptor, and a mask of the pairs of these
+    numbers that may form bonds. A hydrogen belongs to each donor within the distance `within` (Å).
+    If `within` is None, the first group contains the donor of each atom in `read` of the hydrogens.
     """
 
     returns_new = splits_frames = True

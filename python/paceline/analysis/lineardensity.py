@@ -61,7 +61,7 @@ class LinearDensity(AnalysisBase):
     the last bins are partly filled or empty.
 
     MDAnalysis uses the first cell, the product of its three lengths as volume, and a rounded number
-    of slices; see "Where tools disagree".
+    of slices; see "Where tools disagree" in the manual.
 
     Parameters
     ----------

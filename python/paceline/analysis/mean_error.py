@@ -57,7 +57,7 @@ class Models:
     reciprocal: np.ndarray
     #: Logarithm of the prior weight, plus terms that do not depend on the series.
     log_weight: np.ndarray
-    #: Statistical inefficiency.
+    #: Statistical inefficiency of each model.
     inefficiency: np.ndarray
 
 

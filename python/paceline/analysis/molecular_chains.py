@@ -131,7 +131,7 @@ def chains_of(given: Any, kind: str, name: str) -> PolymerChains:
 
 
 def _chains_given(groups: Sequence[Any], name: str) -> PolymerChains:
-    """Use each group of a list as a chain, with the atoms in their order."""
+    """Use each group of a list as a chain, with the atoms in the given order."""
     for one in groups:
         check_static(one, name)
     if not len(groups):

@@ -52,12 +52,12 @@ AXES = {
 FITTED = 0.1, 0.5
 #: Relative error of a time, with respect to the longest time, that counts as rounding.
 ROUNDED = 1e-6
-#: Reason why a frame is an error or left out.
+#: Reason, in messages, why a frame without a cell is an error or is left out.
 NO_CELL = (
     "it has no cell, which unwrap= needs; unwrap=None (--unwrap-particles none) leaves positions "
     "unchanged"
 )
-#: Number of cells over which the positions of already unwrapped particles spread.
+#: If particles spread over more cells than this, they may already be unwrapped.
 SPREAD = 2
 #: Maximum number of positions that are checked for jumps across the cell.
 JUMP_VALUES = 2**21
