@@ -87,7 +87,7 @@ class AnalysisBase(Analysis):
         Number of passes over the frames. After each pass but the last, `next_stage` makes the
         worker part of the next pass. A worker part that has `scan` needs two passes.
     over_parts : bool
-        True if the last stage does not read frames, but computes parts of the collected rows
+        True if the last stage does not read frames, but processes the collected rows in parts
         (`paceline.contract.analysis_kinds.OverParts`).
     frames_together : int
         Blocks begin at multiples of this number of frames. It is a power of two; with another

@@ -284,7 +284,7 @@ class Battery:
 
     @property
     def described(self) -> dict[str, Description]:
-        """Descriptions of the analyses and the energies, by name; the latter with their range."""
+        """Descriptions of analyses and energies, by name; that of energies includes their range."""
         if self.energies is None:
             return dict(self.descriptions)
         of_energies = {**self._of_energies, "rows": self.energies.span}

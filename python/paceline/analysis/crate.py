@@ -77,9 +77,9 @@ def write_crate_of_survey(
 ) -> bool:
     """Write `ro-crate-metadata.json` into the folder of a survey, of which `files` are the results.
 
-    Trajectories that could not be opened are left out. Without `overwrite`, an existing file is
-    kept if it describes these tables, because someone may have added authors; False is then
-    returned. Raises `FileExistsError` if the existing file describes other tables.
+    Trajectories that could not be opened are left out. Without `overwrite`, an existing file that
+    describes these tables is not replaced, because someone may have added authors. The result is
+    then False, otherwise True. Raises `FileExistsError` if an existing file describes other tables.
     """
     path = survey.folder / METADATA
     if path.exists() and not overwrite:

@@ -130,7 +130,7 @@ class DielectricConstant(_DipoleAnalysis):
     results.M : numpy.ndarray of float64, shape (3,)
         Mean of the components x, y and z of the dipole moment, e Å.
     results.M2 : numpy.ndarray of float64, shape (3,)
-        Mean of the squares of these components, (e Å)².
+        Mean of their squares, (e Å)².
     results.fluct : numpy.ndarray of float64, shape (3,)
         Variance of the components, (e Å)².
     results.eps : numpy.ndarray of float64, shape (3,)

@@ -265,7 +265,7 @@ def molecules_of(universe: System, atoms: np.ndarray) -> tuple[np.ndarray, str]:
 
 
 def _pair_with_next(groups: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Pair each of `atoms` with the next one of them in the same group."""
+    """Pair each atom of `atoms` with the next atom of `atoms` in the same group."""
     order = atoms[np.argsort(groups[atoms], kind="stable")]
     pairs = np.stack([order[:-1], order[1:]], axis=1)
     return pairs[groups[pairs[:, 0]] == groups[pairs[:, 1]]].astype(np.int64)
