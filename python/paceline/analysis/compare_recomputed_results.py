@@ -1,9 +1,9 @@
 """Compare result files with results that are computed again, number by number.
 
 A result file names the command or call, the input files and the software that computed it, and
-begins with the SHA-256 of all its other lines. So a difference has one of few reasons: an input
-file has changed, the new results are from another version or build of paceline or its libraries or
-from another kind of processor, or the file was edited.
+begins with the SHA-256 of all its other lines. So a difference has one of these reasons: an input
+file has changed; the new results are from another version or build of paceline or its libraries, or
+from another kind of processor; or the result file was edited.
 """
 
 import csv
@@ -42,7 +42,7 @@ from paceline.performance.number_format import many
 #: Filename extensions of the results that can be checked.
 ENDINGS = (".csv", ".tsv", ".xvg", ".npz")
 #: Largest difference, relative to the largest number of the column, that another kind of processor
-#: may cause: its libraries may add numbers in another order.
+#: may cause, because its libraries may add numbers in another order.
 TOLERANCE = 1e-6
 #: Maximum number of differences of a file that are listed; all are counted.
 MOST_LISTED = 10
@@ -55,14 +55,14 @@ _SOFTWARE = ("paceline", "build", "python", "numpy", "MDAnalysis")
 _PROCESSOR = "processor"
 #: Facts with names of files; other facts contain digests of the content of these files.
 _NAMES = ("topology", "trajectory", "files")
-#: Facts with digests of the files that were read, or beginnings of their keys.
+#: Keys, or beginnings of keys, of the facts with digests of the files that were read.
 FINGERPRINT = "fingerprint"
 _CONTENTS = (FINGERPRINT, "topology sha256", "trajectory sha256", "files sha256", INPUT)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Value of a file that differs from the computed one, and where it is."""
+    """Value in a file that differs from the computed value, and its place in the file."""
 
     place: str
     saved: str
@@ -70,15 +70,15 @@ class Difference:
     #: Difference of two numbers, divided by the largest number of the column; infinite if one of
     #: them is not finite, and NaN for texts and lines of facts.
     deviation: float = float("nan")
-    #: False for whole numbers, and for numbers and times of frames, which no addition of a kernel
-    #: produces: they are equal on all processors.
+    #: False for whole numbers, and for numbers and times of frames. These are equal on all
+    #: processors, because no kernel computes them by additions.
     may_be_small: bool = True
     #: Words before the computed value in a message.
     source: str = "computed"
 
     @property
     def is_small(self) -> bool:
-        """True if both are numbers that differ by at most `TOLERANCE`."""
+        """True if both values are numbers that may differ, by at most `TOLERANCE`."""
         return self.may_be_small and self.deviation <= TOLERANCE
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class Check:
 
 @dataclass
 class Differences:
-    """Differences of a result: all are counted, the first and the largest are kept."""
+    """Differences of a result. All are counted, but only the first and the largest are stored."""
 
     n: int = 0
     first: list[Difference] = field(default_factory=list)
@@ -123,7 +123,7 @@ class Differences:
             self.add(one)
 
     def add(self, one: Difference) -> None:
-        """Count a difference; keep it if it is among the first ones, or the largest."""
+        """Count a difference; store it if it is one of the first `MOST_LISTED`, or the largest."""
         self.n += 1
         self.are_small &= one.is_small
         if len(self.first) < MOST_LISTED:
@@ -134,13 +134,13 @@ class Differences:
 
 @dataclass(frozen=True)
 class ResultFile:
-    """Content of a result file: its facts, and lines of cells or arrays."""
+    """Content of a result file: its facts, and either the lines of its table or its arrays."""
 
     path: Path
     facts: Mapping[str, str]
     #: True if the file contains the SHA-256 of its content, and the content still has this SHA-256.
     is_intact: bool
-    #: Lines of a table without those of facts, or None.
+    #: Lines of a table, without lines of facts; None for an .npz file.
     lines: Sequence[str] | None = None
     #: Arrays of an .npz file.
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -217,8 +217,8 @@ def compare(
 ) -> Check:
     """Compare a result file with one that was computed again.
 
-    Each mapping in `moved` maps names under which files and folders were found to their recorded
-    names. Facts are equal if they are so after the names of one of the mappings are replaced.
+    Files and folders may have been moved. Each mapping in `moved` maps their present names to their
+    recorded names. Facts count as equal if they are equal after the replacements of one mapping.
     """
     name = os.fspath(saved.path)
     found = Differences()
@@ -368,7 +368,7 @@ def _compare_lines(
     rows = _cells((line for line in second if not line.startswith("@")), saved.path)
     titles = _titles(saved.facts) if is_xvg else next(rows, [])
     largest = _largest_of_columns(rows)
-    number = 0 if is_xvg else -1  # the row of titles
+    number = 0 if is_xvg else -1  # so that the row of titles has the number 0
     for one, other in zip_longest(first, second):
         is_row = not (one or other or "").startswith("@")
         number += is_row

@@ -21,11 +21,12 @@ def needed_transforms(
     """Return, for each analysis, the transformations of a run that the analysis needs.
 
     `battery` contains all analyses of the battery, also those of other runs. With `unwrap`, the
-    molecules of all analyses that need whole molecules are first made whole, for every analysis, so
-    that results do not depend on which analyses run together. This is not done if bonds are
-    unknown, or if a transformation of `given` does it. Rotating transformations are only used for
-    analyses that need them: all others superpose frames themselves, use distances, or use the axes
-    of the cell.
+    first transformation of every analysis makes whole all molecules that any analysis of the
+    battery needs whole, so that results do not depend on which analyses run together. It is left
+    out if bonds are unknown, or if a transformation of `given` makes molecules whole.
+
+    Rotating transformations are only used for analyses that need them. The other analyses superpose
+    frames themselves, use distances, or use the axes of the cell.
     """
     check_transforms(given)
     turning = [one for one in given if one.rotates]

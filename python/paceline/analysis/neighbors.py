@@ -28,7 +28,7 @@ from paceline.contract.analysis_kinds import PerFrame, Ragged
 from paceline.contract.system_interface import Atoms
 from paceline.transform.distances import PAIR
 
-#: Maximum number of pairs counted in one call, unless they belong to a single frame.
+#: Maximum number of pairs that are counted at a time; a single frame may contain more.
 COUNTED = 2**20
 
 
@@ -93,9 +93,9 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
     Attributes
     ----------
     results.pairs : numpy.ndarray of records, shape (n_pairs,)
-        Pairs with the fields `first` and `second`, indices of the atoms, int32, and `distance`,
-        float64, Å. Pairs are sorted by frame, and within a frame in the order of the groups. More
-        than 1 GiB are in a temporary file.
+        Pairs with the fields `first` and `second` (indices of the atoms, int32) and `distance` (Å,
+        float64). They are sorted by frame, and within a frame in the order of the groups. An array
+        of more than 1 GiB is stored in a temporary file.
     results.counts : numpy.ndarray of int64, shape (n_frames,)
         Number of pairs in each frame. If damaged frames were left out, the dtype is float64, and
         the number is NaN for these frames, which have no pairs.
@@ -206,8 +206,8 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         -------
         list of (str, str, int)
             Values of the first and of the second atom, and the number of pairs. The most frequent
-            come first, equal numbers in alphabetical order. With one group, the lower value of a
-            pair comes first.
+            come first; those with equal numbers are in alphabetical order. If there is only one
+            group, the lower value of a pair comes first.
 
         Raises
         ------
@@ -231,8 +231,8 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         -------
         list of (int, int, int)
             Indices of the residues (`resindices`) of the first and of the second atom, and the
-            number of frames. The most frequent come first, equal numbers in the order of indices.
-            With one group, the lower index of a pair comes first.
+            number of frames. The most frequent come first; those with equal numbers are in the
+            order of indices. If there is only one group, the lower index of a pair comes first.
         """
         numbers = self.atomgroup.universe.atoms.resindices
         pairs, counts = self._unique(numbers, per_frame=True)
@@ -244,9 +244,10 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
     def further_tables(self) -> dict[str, Table]:
         """Return tables of pairs by residue.
 
-        The first contains the most frequent pairs of residues, at most 1,000, by name. The second
-        contains the frames in which the most frequent of these exist. Further tables contain the
-        number of pairs, and the shortest distance, of each residue of the last group in each frame.
+        "frequent" contains the names of the most frequent pairs of residues, at most 1,000.
+        "timeline" contains the frames in which the 20 most frequent pairs of residues exist. The
+        two other tables contain, for each residue of the last group in each frame, the number of
+        pairs ("residues") and the shortest distance ("closest").
         """
         found = np.array(self.count_by_residue()[:MOST_FREQUENT], dtype=np.int64).reshape(-1, 3)
         first, second, counts = found.T
@@ -297,7 +298,8 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
     def _ends_by_residue(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return frame index, residue and distance for the second atom of each pair in some frames.
 
-        With one group, also for the first atom, unless both atoms are in the same residue.
+        The frames are `begin` to `end`, and the frame index is counted from `begin`. If there is
+        only one group, first atoms follow, except for pairs within a residue.
         """
         offsets, numbers = self.results.offsets, self.atomgroup.universe.atoms.resindices
         pairs = self.results.pairs[offsets[begin] : offsets[end]]
@@ -474,7 +476,7 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
 
 
 class _NearPairs(CorePart, Ragged):
-    """Worker part of `NeighborList`: indices and labels of the atoms of each group."""
+    """Worker part of `NeighborList`, which finds the pairs of both groups in each frame."""
 
     splits_frames = True
 

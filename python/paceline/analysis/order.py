@@ -43,8 +43,8 @@ class OrderParameter(GroupsAnalysis):
     axis : {"x", "y", "z"} or sequence of float, shape (3,)
         Axis, such as the normal of the membrane.
     labels : sequence of str, optional
-        Label of each vector; values are averaged over the vectors of a label. By default the names
-        of both atoms, such as "C1A-C2A"; without names in the topology, a single label.
+        Label of each vector; values are averaged over vectors with the same label. The default is
+        the names of both atoms, such as "C1A-C2A", or a single label if the topology has no names.
     pbc : bool
         Use the nearest periodic images in the cell of each frame, if the frame has a cell.
 
@@ -88,8 +88,8 @@ class OrderParameter(GroupsAnalysis):
     array([0.514])
     """
 
-    #: Title of the order parameter in tables, and name of the labels. Title of the values in the
-    #: figure, and the factor of the order parameter in these values.
+    #: SYMBOL is the title of the order parameter in tables, and LABELLED the title of the column of
+    #: labels. The figure shows SIGN times the order parameter, with the title DRAWN.
     SYMBOL, LABELLED = "P2", "vector"
     DRAWN, SIGN = "P2", 1
 
@@ -131,7 +131,7 @@ class OrderParameter(GroupsAnalysis):
         return {**given, "axis": axis, "pbc": self.pbc}
 
     def prepare(self) -> PerFrame:
-        """Make the worker part from the numbers of vectors, and the axis."""
+        """Make the worker part from the number of vectors of each label, and the axis."""
         return CoreRows("order", self._counts, self._axis, self.pbc)
 
     def finish(self, value: np.ndarray) -> None:
@@ -238,8 +238,8 @@ class SCH(OrderParameter):
     results.interval : numpy.ndarray of float64, shape (n_carbons,)
         Half the widths of the 95 % intervals, by Student's t; NaN like the errors.
     results.labels : numpy.ndarray of str, shape (n_carbons,)
-        Names of the carbons, along the chains; with several kinds of lipids, after the name of the
-        residue.
+        Names of the carbons, in the order along the chains. If there are several kinds of lipids,
+        each label begins with the name of the residue.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
@@ -341,7 +341,7 @@ class SCH(OrderParameter):
 def _bonds_to_hydrogen(
     atoms: Atoms, bonds: np.ndarray, hydrogens: Atoms | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return indices of carbons of a group and of bonded hydrogens, sorted by carbon."""
+    """Return the indices of the carbon and the hydrogen of each C-H bond, sorted by carbon."""
     either_way = np.concatenate([bonds, bonds[:, ::-1]])
     places = np.full(len(atoms.universe.atoms), -1)
     places[atoms.indices[::-1]] = np.arange(len(atoms))[::-1]
@@ -359,7 +359,7 @@ def _bonds_to_hydrogen(
 
 
 def _are(elements: Sequence[str], atoms: Atoms) -> np.ndarray:
-    """Mask of the atoms of some elements, ndarray of bool."""
+    """Return a mask that is True for atoms of one of the elements, ndarray of bool."""
     return np.array([one in elements for one in elements_of(atoms)], dtype=bool)
 
 

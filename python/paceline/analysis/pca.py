@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 DRAWN = 20
 #: With `errors`, minimum number of components on which frames are projected.
 LEAST_PROJECTED = 3
-#: Number of components whose RMSIP is in the note.
+#: Number of components for which the notes of the table contain the RMSIP.
 OVERLAP = 10
 #: Minimum number of frames for a cosine content.
 LEAST_OF_COSINES = 3
-#: Number of atoms above which a run warns of the time of its diagonalisation.
+#: Number of atoms above which a run warns that the diagonalisation may take long.
 MANY_ATOMS = 1000
-#: Maximum variance, relative to the sum of variances, and maximum displacement, relative to the
-#: positions, that count as rounding errors.
+#: A variance up to this fraction of the sum of variances counts as a rounding error, and so does a
+#: displacement up to this fraction of the largest coordinate.
 ROUNDING = 1e-12
 
 
@@ -53,8 +53,8 @@ class PCA(AnalysisBase):
     in decreasing order of their eigenvalues, the variances (Amadei, Linssen & Berendsen 1993,
     Proteins 17, 412). In each component, the element with the largest absolute value is positive.
     Sums of products of deviations are merged pairwise (Chan, Golub & LeVeque 1983, Am. Stat. 37,
-    242; Pébay 2008, Sandia report SAND2008-6212), with identical bits for any number of workers.
-    Components have the precision of LAPACK.
+    242; Pébay 2008, Sandia report SAND2008-6212). The sums have identical bits for any number of
+    workers; the components have the precision of LAPACK.
 
     Parameters
     ----------
@@ -88,16 +88,17 @@ class PCA(AnalysisBase):
         with `align`. Exists only if `n_projected` is not 0. NaN for damaged frames.
     results.variance_interval : numpy.ndarray of float64, shape (n_components,)
         With `errors`: half the widths of the 95 % intervals of `variance`, Å²; NaN after the first
-        20 components. Errors of the frame for the superposition are not included. See
-        `paceline.analysis.jackknife_intervals`. The variances of the run without each of its parts
-        are those in the space of the first 40 components.
+        20 components. They do not include errors due to the choice of the frame for the
+        superposition. The jackknife computes variances without each part of the run, in the space
+        of the first 40 components (see `paceline.analysis.jackknife_intervals`).
     results.cumulated_variance_interval : numpy.ndarray of float64, shape (n_components,)
         With `errors`: half the widths of the 95 % intervals of `cumulated_variance`; NaN after the
         first 20 components.
     results.rmsip_of_halves : numpy.ndarray of float64, shape (n_components,)
         With `errors`: for each k, root mean square inner product of the first k components of the
-        first half of the run with those of the second half (see the notes); NaN after the first 20
-        components, from the number of frames in a half on, and for components without motion.
+        first half of the run with those of the second half (see the notes); NaN if k is more than
+        20, if it is not less than the number of frames in a half, and for components without
+        motion.
     results.cosine_content : numpy.ndarray of float64, shape (n_projected,)
         With `errors`: cosine content of each projection (see the notes); NaN for less than three
         frames, and for frames that are not equally spaced.
@@ -406,7 +407,7 @@ class PCA(AnalysisBase):
         )
 
     def further_tables(self) -> dict[str, Table]:
-        """Return the table of projections; figures plot the second against the first, by time.
+        """Return the table of projections; figures plot PC2 against PC1, coloured by time.
 
         Returns
         -------
@@ -461,7 +462,7 @@ class PCA(AnalysisBase):
         Parameters
         ----------
         atomgroup : AtomGroup or Universe
-            Equally many atoms, from any Universe.
+            Atoms to project, as many as were analysed, from any Universe.
         n_components : int, optional
             Number of components; by default as many as in the results.
         start, stop, step : int, optional
@@ -571,7 +572,7 @@ class PCA(AnalysisBase):
         Returns
         -------
         float
-            From 0 if orthogonal to the subspace to 1 if within it.
+            0 if the component is orthogonal to the subspace, 1 if it is within the subspace.
 
         Raises
         ------
@@ -625,8 +626,8 @@ def rmsip_of(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def cosine_contents(projection: np.ndarray, left_out: np.ndarray) -> np.ndarray:
     """Cosine content of each column of a projection, shape (n_frames, n_projected).
 
-    Frames that were left out do not count. Means are subtracted, because a projection relative to
-    given positions has an offset. See the notes of `PCA`.
+    Frames that were left out are ignored. The mean of each column is subtracted, because the
+    projection has an offset if the user gave the mean positions. See the notes of `PCA`.
     """
     n, half_periods = len(projection), np.arange(1, projection.shape[1] + 1)
     known = projection[~left_out]

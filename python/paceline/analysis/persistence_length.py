@@ -28,10 +28,10 @@ FIT_END = float(np.exp(-2))
 DRAWN = 4
 #: Minimum number of separations in the fit.
 LEAST_FIT = 3
-#: Fit range of the exponent, as fractions of the number of bonds of the longest chain. Short
-#: separations are stiff, and long separations have few pairs.
+#: Fit range of the exponent, as fractions of the number of bonds of the longest chain. Chains are
+#: stiff at shorter separations, and longer separations have few pairs.
 SLOPE_RANGE = 0.1, 0.5
-#: Number of contour lengths above which persistence lengths count as infinite.
+#: Persistence lengths above this multiple of the longest separation in the fit count as infinite.
 STRAIGHT = 1e5
 
 
@@ -39,8 +39,9 @@ class InternalSums(NamedTuple):
     """Sums over frames for each sample, which is a group of chains or a time block.
 
     The fields are: number of frames, shape (n_samples,); lengths of bonds (Å), shape (n_samples,);
-    bond correlations, and squared distances (Å²) from a separation of one bond on, both of shape
-    (n_samples, n_bonds); and the length of the longest bond, Å, shape (1,).
+    bond correlations for separations from 0, shape (n_samples, n_bonds); squared distances (Å²) for
+    separations from one bond, shape (n_samples, n_bonds); and the length of the longest bond (Å),
+    shape (1,), which is a maximum, not a sum.
     """
 
     frames: np.ndarray
@@ -168,9 +169,9 @@ class PersistenceLength(ChainAnalysis):
     results.bond_autocorrelation : numpy.ndarray of float64, shape (n_bonds,)
         C, from separation 0; n_bonds is the number of bonds of the longest chain.
     results.bond_autocorrelation_interval : numpy.ndarray of float64, shape (n_bonds,)
-        Half the widths of the 95 % intervals, by jackknife over up to 100 groups of chains, or for
-        less than ten chains over ten time blocks. NaN for less than ten frames in that case. Other
-        intervals are computed in the same way.
+        Half the widths of the 95 % intervals, by jackknife over up to 100 groups of chains. For
+        less than ten chains, the jackknife uses ten time blocks, and values are NaN for less than
+        ten frames. Other intervals are computed in the same way.
     results.lb : float
         Mean bond length, Å.
     results.x : numpy.ndarray of float64, shape (n_bonds,)
@@ -281,7 +282,7 @@ class PersistenceLength(ChainAnalysis):
         return self._by_time
 
     def prepare(self) -> _Internal:
-        """Choose the samples for statistical errors, and make the part that workers compute."""
+        """Choose the samples for statistical errors, and make the worker part."""
         starts = None
         if self._by_time:
             blocks = np.array_split(np.sort(self.frames), min(FEWEST, len(self.frames)))
@@ -442,7 +443,7 @@ def _range_of(correlation: np.ndarray) -> tuple[int, int]:
 
 
 def _fit(lb: float, correlation: np.ndarray, first: int, last: int) -> float:
-    """Fit exp(-x / lp) by least squares; return lp, Å, infinite without decay."""
+    """Fit exp(-x / lp) by least squares; return lp in Å, or infinity if there is no decay."""
     from scipy.optimize import least_squares
 
     x, y = np.arange(first, last + 1, dtype=float), correlation[first : last + 1]
@@ -463,7 +464,7 @@ def _fit(lb: float, correlation: np.ndarray, first: int, last: int) -> float:
 
 
 def _slope_range(n_bonds: int) -> tuple[int, int]:
-    """Choose the first and the last separation for the slope, bonds; they differ."""
+    """Choose the first and the last separation (in bonds) for the slope, which always differ."""
     first, last = (int(part * n_bonds) for part in SLOPE_RANGE)
     first = max(first, 1)
     return first, min(max(last, first + 2), n_bonds)

@@ -28,7 +28,7 @@ from paceline.contract.system_interface import Atoms
 from paceline.transform.masses import masses_of
 from paceline.transform.selections_and_weights import known_weights
 
-#: Maximum number of chains with own columns in a table.
+#: Maximum number of chains for which a table has columns for each chain.
 MOST_COLUMNS = 20
 #: Number of bins of the histogram.
 N_BINS = 50
@@ -62,7 +62,7 @@ class Polymer(ChainAnalysis):
     Attributes
     ----------
     results.end_to_end : numpy.ndarray of float64, shape (n_frames, n_chains)
-        End-to-end distances, Å. This array and the others are NaN for damaged frames that were
+        End-to-end distances, Å. This array and the next two are NaN for damaged frames that were
         left out.
     results.end_to_end_vectors : numpy.ndarray of float64, shape (n_frames, n_chains, 3)
         End-to-end vectors, Å.
@@ -250,7 +250,8 @@ class Polymer(ChainAnalysis):
         correlation : numpy.ndarray of float64, shape (n_frames,)
             C; NaN for lag times without pairs.
         interval : numpy.ndarray of float64, shape (n_frames,)
-            Half the width of its 95 % interval, between chains; NaN for less than ten chains.
+            Half the width of the 95 % interval of C, from the differences between chains; NaN for
+            less than ten chains.
 
         Raises
         ------
@@ -344,7 +345,8 @@ class _Ends(PerFrame):
         positions, columns = block.raw
         lasts = np.cumsum(self._sizes) - 1
         firsts = lasts - self._sizes + 1
-        # The step after the last atom of a chain leads to the next chain, and is set to 0.
+        # After the last atom of a chain, `steps` contains the distance to the next chain: set it
+        # to 0.
         is_last = np.isin(np.arange(self._sizes.sum()), lasts)
         found = np.empty((len(block), len(self._sizes), 6))
         for row in range(len(block)):

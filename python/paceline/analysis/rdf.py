@@ -51,7 +51,7 @@ TITLES = {"rdf": "g(r)", "density": "n(r) (Å⁻³)", "none": "pairs per frame"}
 #: Compounds whose centers can replace atoms.
 COMPOUNDS = ("residues", "segments", "molecules", "fragments")
 
-#: Maximum number of pairs of atoms with own columns in the table of `InterRDF_s`.
+#: Maximum number of pairs of atoms for which the table of `InterRDF_s` has one column each.
 MOST_COLUMNS = 100
 #: Maximum number of arrays, each as large as the array of counts, that exist at a time in a run.
 ARRAYS = 6
@@ -82,8 +82,9 @@ class InterRDF(AnalysisBase):
     range : (float, float)
         Start of the first bin and end of the last one, Å.
     norm : {"rdf", "density", "none"}
-        Quantity in `results.rdf`, which is $g_{ab}(r)$; the density of atoms of `g2` around an atom
-        of `g1`, summed over `g1` (Å⁻³), per frame; or the number of pairs per frame.
+        Quantity in `results.rdf`. "rdf": $g_{ab}(r)$. "density": the density of atoms of `g2`
+        around an atom of `g1`, summed over `g1`, per frame (Å⁻³). "none": the number of pairs per
+        frame.
     exclusion_block : (int, int), optional
         Leave out pairs within a molecule. The two numbers are the numbers of consecutive atoms per
         molecule in `g1` and in `g2`.
@@ -93,10 +94,10 @@ class InterRDF(AnalysisBase):
     backend : str
         Accepted for compatibility with MDAnalysis, and ignored.
     compound : str or (str or None, str or None), optional
-        Use centers of "residues", "segments", "molecules" or "fragments" instead of atoms: for both
-        groups, or for each of them. A center is computed from the atoms in the group, for an
-        UpdatingAtomGroup from the atoms in the present frame. `exclusion_block` then contains
-        numbers of compounds.
+        Use centers of "residues", "segments", "molecules" or "fragments" instead of atoms. One
+        value is for both groups, and two values are for `g1` and `g2`. A center is computed from
+        the atoms in the group; an UpdatingAtomGroup may contain other atoms in each frame.
+        `exclusion_block` then contains numbers of compounds.
     center : {"mass", "geometry"}
         Use centers of mass, or centers of geometry.
     unwrap : bool
@@ -253,7 +254,11 @@ class InterRDF(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Indices of the atoms of `g1`, then of `g2`; for compounds, of all atoms for centers."""
+        """Indices of the atoms that the run reads: by default those of `g1`, then of `g2`.
+
+        For compounds, these are all atoms from which centers are computed. For updating groups, the
+        atoms that their selections need come next, or are the only ones without compounds.
+        """
         if self._centers is None and self._found is None:
             return np.concatenate([self.g1.indices, self.g2.indices])
         parts = [] if self._centers is None else [self._centers.indices]
@@ -321,7 +326,7 @@ class InterRDF(AnalysisBase):
         return in_parts(part, len(self.frames), 8 * self.nbins, self.name)
 
     def _counting(self) -> Reduction[RdfCounts]:
-        """Make the worker part that counts pairs, without parts of the run."""
+        """Make the worker part that counts pairs; `prepare` may divide the run for intervals."""
         needs_cell = self.norm == "rdf"
         if self._found is not None:
             return ChangingRdf(
@@ -438,7 +443,10 @@ class InterRDF(AnalysisBase):
         return first, second
 
     def _labels_of_sites(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """Label the atoms or compounds of both groups; for updating groups, the atoms in `read`."""
+        """Label the atoms or compounds of both groups.
+
+        For an updating group, label all atoms that its selection needs (`GroupFinder.read`).
+        """
         atoms = self.g1.universe.atoms
         values = []
         for sites in self._sites:
@@ -457,7 +465,10 @@ class InterRDF(AnalysisBase):
         return first, second
 
     def _find_sites(self) -> list[Compounds]:
-        """Find the sites of each group: atoms or compounds, including all that may be selected."""
+        """Find the sites of each group, which are atoms or compounds.
+
+        For an updating group, these are the sites of all atoms that may be selected.
+        """
         kinds = self.compound
         if kinds is None or isinstance(kinds, str):
             kinds = kinds, kinds
@@ -510,7 +521,8 @@ class InterRDF(AnalysisBase):
         )
 
 
-#: Sum of the cell volumes, Å³; numbers of frames in each bin; smallest height of a cell, Å.
+#: Sum of the cell volumes, Å³; for each pair of atoms, the number of frames in each bin; smallest
+#: height of a cell, Å.
 SiteCounts: TypeAlias = tuple[float, SparseCounts, float]
 
 
@@ -534,8 +546,8 @@ class InterRDF_s(AnalysisBase):
     range : (float, float)
         Start of the first bin and end of the last one, Å.
     norm : {"rdf", "density", "none"}
-        Quantity in `results.rdf`, which is $g_{ij}(r)$; the density of atom j around atom i (Å⁻³);
-        or the fraction of frames in which the distance is in the bin.
+        Quantity in `results.rdf`. "rdf": $g_{ij}(r)$. "density": the density of atom j around atom
+        i (Å⁻³). "none": the fraction of frames in which the distance is in the bin.
     density : bool
         Equivalent to ``norm="density"``; deprecated in MDAnalysis.
     backend : str
@@ -644,7 +656,7 @@ class InterRDF_s(AnalysisBase):
                 [shared_labels(group, exclude_same) for group in pair] for pair in self.ags
             ]
         self._check_room()
-        # Groups that occur in several pairs are sent once.
+        # A group that occurs in several pairs is sent to workers only once.
         groups = {group.indices.tobytes(): group.indices for pair in self.ags for group in pair}
         self._groups = list(groups.values())
         places = {key: place for place, key in enumerate(groups)}
@@ -700,7 +712,7 @@ class InterRDF_s(AnalysisBase):
         return in_parts(part, len(self.frames), 8 * self._n_counts, self.name)
 
     def _counting(self) -> Reduction[SiteCounts]:
-        """Make the worker part that counts pairs, without parts of the run."""
+        """Make the worker part that counts pairs; `prepare` may divide the run for intervals."""
         sizes = np.array([len(group) for group in self._groups])
         limits = float(self.range[0]), float(self.range[1])
         return CoreSitePairs(
@@ -723,11 +735,12 @@ class InterRDF_s(AnalysisBase):
         method: dict[str, str] = {}
         half: list[np.ndarray] = []
         if parts is not None:
-            # Merging a part without counts and a part with counts changes the latter, which is
-            # needed again: convert all parts to counts.
+            # If a part that stores indices is merged with a later part that stores counts, the
+            # later part is changed, but it is needed again. So convert all parts to counts.
             parts = [(n, self._counted(one)) for n, one in parts]
             errors = errors_of_run(self, self._counting(), (value, parts), self._flat_functions)
-            # `_flat_functions` returns all pairs of atoms, then one mean for each pair of groups.
+            # `_flat_functions` returns the functions of all pairs of atoms, then one mean function
+            # for each pair of groups.
             ends = np.cumsum([one.size for one in rdf])
             *of_pairs, of_means = np.split(errors.interval, ends)
             half += [flat.reshape(one.shape) for flat, one in zip(of_pairs, rdf, strict=True)]
@@ -774,9 +787,9 @@ class InterRDF_s(AnalysisBase):
         Returns
         -------
         list of numpy.ndarray of float64, shape (n_first, n_second, nbins)
-            For each pair of groups: mean number per frame, 0 to 1, of the second atom within the
-            distance at the end of each bin from the first atom. The sum over the second group is
-            the running coordination number of each atom of the first group. Also stored in
+            For each pair of groups: the fraction of frames in which the distance of two atoms is
+            between the start of the range and the end of each bin. The sum over the second group
+            is the running coordination number of each atom of the first group. Also stored in
             `results.cdf`.
 
         Raises
@@ -791,7 +804,7 @@ class InterRDF_s(AnalysisBase):
 
     @property
     def _n_counts(self) -> int:
-        """Number of bins of all pairs of atoms."""
+        """Number of pairs of atoms, times the number of bins."""
         return sum(len(first) * len(second) for first, second in self.ags) * self.nbins
 
     def _check_room(self) -> None:
@@ -860,7 +873,7 @@ def _edges(nbins: int, range: Sequence[float]) -> np.ndarray:
 
 
 def _missing_pairs(analysis: AnalysisBase, edges: np.ndarray, width: float) -> str | None:
-    """Warn if the range exceeds half the smallest height of the cell, Å."""
+    """Return a warning if the range exceeds half of `width`, the smallest height of a cell, Å."""
     what = f"range=({edges[0]:g}, {edges[-1]:g})"
     return beyond_half_the_cell(analysis.name, what, (edges[-2] + edges[-1]) / 2, width)
 

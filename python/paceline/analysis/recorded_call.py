@@ -2,8 +2,8 @@
 
 A script computes results by a class of paceline from arguments, in a run over some frames. The line
 contains the class, the arguments and the frames. Systems are described by their files, and groups
-of atoms by their indices. Values of JSON types are written unchanged. All other values are objects
-with one of these keys:
+of atoms by their indices. Values of JSON types are written unchanged. All other values are JSON
+objects with one of these keys:
 
 ===========  ===========================================================
 ``tuple``    a tuple; the value lists its items
@@ -42,9 +42,11 @@ from paceline.transform.selections_and_weights import updates_itself
 UNKNOWN = "not recorded: "
 #: Maximum number of values of an array that is recorded.
 MOST_VALUES = 1000
-#: Maximum number of ranges of indices that are written as such, not as compressed differences.
+#: Maximum number of ranges of indices that are written as ranges. Beyond this number, differences
+#: between indices are compressed.
 MOST_RANGES = 20
-#: Maximum number of indices of a group whose JSON is cached, for other analyses of the same atoms.
+#: Groups with at most this number of indices have their JSON cached, because other analyses may use
+#: the same atoms.
 MOST_KEPT = 10_000
 #: Integer types in which differences between indices are stored, the smallest first.
 KINDS = ("<i1", "<i2", "<i4", "<i8")
@@ -64,7 +66,7 @@ class Call(NamedTuple):
     kind: type
     args: tuple[object, ...]
     options: Mapping[str, object]
-    #: Current frame of each system at that time, by the id of the system.
+    #: Frame at which each system was when the analysis was made, by the id of the system.
     shown: Mapping[int, int]
 
 
@@ -157,7 +159,7 @@ class _Recorder:
         return {"texts": list(given._selection_strings), "base": self.value(given._base_group)}
 
     def _system(self, universe: System) -> int:
-        """Return the number of a system, after describing it once."""
+        """Return the number of a system; the first call for a system also describes it."""
         if id(universe) not in self._numbers:
             self._numbers[id(universe)] = len(self._systems)
             self._systems.append({})
@@ -207,7 +209,7 @@ def _pack(numbers: np.ndarray) -> object:
 
 @functools.lru_cache(64)
 def _packed(content: bytes) -> object:
-    """Convert the bytes of whole numbers to JSON; cached, as analyses often have equal atoms."""
+    """Convert the bytes of whole numbers to JSON; cached, as analyses often use the same atoms."""
     numbers = np.frombuffer(content, "<i8")
     steps = np.diff(numbers)
     if len(numbers) and (steps == (steps[0] if len(steps) else 1)).all():

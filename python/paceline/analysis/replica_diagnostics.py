@@ -12,7 +12,10 @@ from paceline.analysis.uncertainty import LEAST_VALUES
 
 
 def rank_normalised_r_hat(series: Sequence[np.ndarray]) -> float:
-    """Return the larger R̂: of ranks, or of ranks of distances from the median; NaN if unknown.
+    """Return the larger R̂ of two: of the values, and of their distances from the median.
+
+    Both are computed from ranks. NaN if it is unknown, because replicas are too short, or all
+    values are equal.
 
     Examples
     --------
@@ -51,7 +54,7 @@ def effective_size(series: Sequence[np.ndarray]) -> float:
 
 
 def tail_effective_size(series: Sequence[np.ndarray]) -> float:
-    """Return the tail effective sample size: the smaller one of the 5 % and 95 % quantiles.
+    """Return the tail effective sample size: the smaller of those of the 5 % and 95 % quantiles.
 
     NaN if it is unknown, because replicas are too short, or too few values differ.
 

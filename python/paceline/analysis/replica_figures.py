@@ -75,10 +75,10 @@ class Profile:
     numbers: Mapping[str, Sequence[int]]
 
     def means(self, title: str) -> dict[str, ReplicaMean]:
-        """Return the mean of each group, shape (n_rows,); NaN if any replica has no value.
+        """Return the mean of each group, shape (n_rows,); NaN in rows that a replica lacks.
 
-        Averages over fewer replicas would jump where the row of a replica ends, such as at its
-        longest lag.
+        Otherwise, the mean would jump at the row where the values of one replica end, such as its
+        longest lag. Replicas without any value are ignored.
         """
         means = {}
         for group, values in self.values[title].items():
@@ -125,9 +125,10 @@ def differences(means: Mapping[str, ReplicaMean]) -> dict[str, GroupDifference]:
 
 
 def detectable_in_rows(difference: GroupDifference) -> np.ndarray:
-    """Return the true difference of each row that would be named with a probability of 80 %.
+    """Return how large a true difference in each row must be to be found in 80 % of all cases.
 
-    The other rows stay as they are, so that the level of the corrected test is known.
+    The level of the corrected test depends on the p values of the other rows, which are used
+    unchanged.
     """
     return difference.detectable_at(levels_of_rows(difference.p_value))
 
@@ -139,7 +140,7 @@ def add_to_title(title: str, more: str) -> str:
 
 
 def profile_of(table: Table | None) -> Table | None:
-    """Return the table of means over frames that belongs to a table."""
+    """Return the table of means over frames (the profile) for a table, or None if it has none."""
     if table is None or table.is_series:
         return None if table is None else table.profile
     drawn = table.drawn
@@ -153,8 +154,8 @@ def profile_of_replicas(
 ) -> Profile | None:
     """Align the profiles in the tables of replicas, by group; None if there are none.
 
-    `numbers` are those of the replicas. `same_atoms` is called to find out whether indices of atoms
-    can be compared.
+    `numbers` contains the numbers of the replicas of each group. `same_atoms` is called if rows are
+    identified by indices of atoms; it returns True if these can be compared between replicas.
     """
     tables = {
         (group, k): found
@@ -192,8 +193,9 @@ def align(
     """Find corresponding rows of several tables.
 
     Returns columns of `keys`, the number of the chain of each row, and for each table the index of
-    the row with these keys, or -1. No rows correspond if non-integer x values differ by more than
-    half a step, or if several rows have the same keys and tables have different keys.
+    the row with these keys, or -1 if the table lacks the row. All are empty if non-integer x values
+    differ by more than half a step, or if several rows have the same keys and tables have different
+    keys.
     """
     columns = [[np.asarray(table.columns[key], dtype=float) for key in keys] for table in tables]
     if not all(
@@ -281,8 +283,8 @@ def draw_series(
 ) -> "Figure":
     """Draw all replicas against time, and to the right means of replicas and of groups.
 
-    Times before the latest start of an equilibrated part are shaded; all, if a replica drifts; none
-    if replicas begin at different times.
+    Times are shaded up to the latest start of an equilibrated part. If a replica drifts, all times
+    are shaded. If replicas begin at different times, no times are shaded.
     """
     titles = list(means)[:NAMED]
     figure, axes = _panels(len(titles), width, ncols=2, width_ratios=[4, 1])
@@ -343,7 +345,7 @@ def draw_series(
 def _mean_of_all(mean: ReplicaMean, verdict: SeriesVerdict | None) -> str:
     """Format a mean over all frames, with the verdict, for a legend.
 
-    Beside a start that is shaded, it is named as the mean of all frames.
+    If the first frames are not equilibrated, the text calls it the mean of all frames.
     """
     if verdict is None:
         return mean.short

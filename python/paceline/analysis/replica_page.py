@@ -136,7 +136,7 @@ class ShownReplicas(Protocol):
 def page_of_replicas(
     replicas: ShownReplicas, shared_files: Sequence[str], options: FigureOptions
 ) -> str:
-    """Make the page; `shared_files` are tables of all analyses."""
+    """Make the page; `shared_files` are the names of the tables that cover all analyses."""
     headings = {}
     for name in replicas.names:
         battery = next(one for one in replicas.batteries if name in one.shown)
@@ -227,7 +227,7 @@ def _paragraphs(
 def answers_of_groups(replicas: ShownReplicas, names: Mapping[str, str]) -> list[str]:
     """Answer for each group whether its replicas are equilibrated, sampled, and agree.
 
-    `names` are the names of analyses in sentences. Angles and states are not considered.
+    `names` maps each analysis to its name in sentences. Angles and states are ignored.
     """
     answers = []
     for group in replicas.groups:
@@ -247,7 +247,7 @@ def answers_of_groups(replicas: ShownReplicas, names: Mapping[str, str]) -> list
 def _verdict_lines(
     replicas: ShownReplicas, name: str, most: int = LISTED
 ) -> Iterator[tuple[str, str]]:
-    """Yield lines on the sampling of some series, with reasons."""
+    """Yield lines on the sampling of the first `most` series, with reasons."""
     for title, of_groups in list(replicas.verdicts(name).items())[:most]:
         for group, one in of_groups.items():
             series = _title_of_group(replicas, name_and_unit(title)[0], group)
@@ -266,7 +266,7 @@ def _section(
 ) -> ResultSection:
     """Make the card of an analysis on the page."""
     described = [one.described[name] for one in replicas.batteries if name in one.shown]
-    # Files of energies are those of one replica.
+    # Leave out facts that differ between replicas, such as the files of energies.
     given = [
         f"{key} = {value}"
         for key, value in described[0].items()
@@ -303,7 +303,7 @@ def _section(
 def _answering(
     replicas: ShownReplicas, name: str, means: Mapping[str, dict[str, ReplicaMean]]
 ) -> dict[str, dict[str, ReplicaMean]]:
-    """Sort means by series and group in the order of the series in sentences."""
+    """Sort means by series and group: series that sentences name first (headlines) come first."""
     tables = filter(None, chain.from_iterable(replicas.tables(name).values()))
     headlines = {title for table in tables for title in table.headlines}
     return dict(sorted(means.items(), key=lambda one: one[0] not in headlines))
@@ -339,9 +339,10 @@ def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator
 
 
 def _later_means(replicas: ShownReplicas, name: str, title: str) -> dict[str, ReplicaMean]:
-    """Return the means over equilibrated frames of the groups in which these are not all frames.
+    """Return means over equilibrated frames, for groups where they differ from those of all frames.
 
-    Without an equilibrated part, a group has such a mean, which is NaN, only if a replica drifts.
+    A mean is NaN if a replica of the group drifts. Groups whose mean is unknown for another reason
+    are left out.
     """
     means, verdicts = replicas.means[name][title], replicas.verdicts(name).get(title, {})
     return {
@@ -354,7 +355,7 @@ def _later_means(replicas: ShownReplicas, name: str, title: str) -> dict[str, Re
 def _later_differences(
     replicas: ShownReplicas, name: str, title: str
 ) -> dict[str, GroupDifference]:
-    """Return the differences over equilibrated frames that are not those of all frames."""
+    """Return the differences of equilibrated frames that are not equal to those of all frames."""
     of_all = differences(replicas.means[name][title])
     verdicts = replicas.verdicts(name).get(title, {}).values()
     return {
@@ -365,7 +366,7 @@ def _later_differences(
 
 
 def _differs(equilibrated: np.ndarray, of_all: np.ndarray, *verdicts: SeriesVerdict) -> bool:
-    """True if a value over equilibrated frames is another one, or unknown because of a drift."""
+    """True if the value of equilibrated frames is not `of_all`, or is NaN because of a drift."""
     if np.isnan(equilibrated):
         return any(one.found.verdict == DRIFTING for one in verdicts)
     return not bool(np.isclose(equilibrated, of_all, 1e-9, 0))

@@ -99,8 +99,8 @@ DIFFERENCE_COLUMNS = (
 class Replicas:
     """Batteries of replicas in groups, such as wild type and mutant, in one run.
 
-    Each replica has equal weight, by its mean over all frames; means over the equilibrated frames
-    are beside it. Intervals of means are computed by
+    The mean of a group is the mean of the means of its replicas, with equal weights. It is computed
+    from all frames, and again from the equilibrated frames. Intervals of means are computed by
     Student's t between the replicas of a group; intervals of differences by Welch's t. Groups may
     differ in the number of atoms; profiles are compared at equal residue numbers, chain by chain.
 
@@ -139,7 +139,8 @@ class Replicas:
         for name in groups:
             if Path(name).name != name or name in ("", ".", ".."):
                 raise UnsupportedError(f"group {name!r}: the name is not valid for a folder")
-        # Replicas by number from 1: all, and those that the last run did not leave out.
+        # Replicas of each group by number from 1. `_whole` contains all replicas, and `_kept` those
+        # that the last run did not leave out.
         self._whole = {name: dict(enumerate(some, start=1)) for name, some in groups.items()}
         self._kept = {name: dict(some) for name, some in self._whole.items()}
         self.warnings: list[str] = []
@@ -199,12 +200,12 @@ class Replicas:
 
     @property
     def numbers(self) -> dict[str, list[int]]:
-        """Numbers of these replicas from 1, among all replicas of each group."""
+        """Numbers of the replicas in `groups`, counted from 1 among all replicas of each group."""
         return {name: [*some] for name, some in self._kept.items()}
 
     @property
     def batteries(self) -> list["Battery"]:
-        """All replicas, group by group."""
+        """All replicas of `groups`, group by group."""
         return list(chain.from_iterable(self.groups.values()))
 
     @property
@@ -224,7 +225,7 @@ class Replicas:
 
     @property
     def shown(self) -> dict[tuple[str, int, str], Any]:
-        """The same, with the energies of each replica."""
+        """All analyses and energies, by group, number of the replica from 1, and name."""
         return {
             (group, k, name): one
             for group, batteries in self._kept.items()
@@ -242,8 +243,8 @@ class Replicas:
         unwrap : bool
             As for `Battery.run`.
         equilibrated : bool
-            After a run over all frames, run again without the frames of each replica before all of
-            its time series are equilibrated.
+            After a run over all frames, run again. The second run leaves out the first frames of
+            each replica, until all time series of the replica are equilibrated.
         **options
             Options of `paceline.run`; `frames` may be a function of a trajectory.
 
@@ -255,8 +256,8 @@ class Replicas:
         Raises
         ------
         UnsupportedError
-            A trajectory is a copy of one of another group. Or, if `equilibrated`, a series of a
-            replica drifts.
+            A trajectory is a copy of a trajectory of another group. Or, if `equilibrated`, a series
+            of a replica drifts.
         """
         if equilibrated and options.get("checkpoint") is not None:
             raise UnsupportedError("equilibrated: two runs follow each other, without a checkpoint")
@@ -305,7 +306,7 @@ class Replicas:
         return found
 
     def _leave_out(self, copies: Mapping[str, tuple[str, Match]]) -> None:
-        """Leave out copies of other replicas, by name, with the name of the original."""
+        """Leave out replicas that are copies; `copies` maps each name to that of the original."""
         named = self._named
         for name, known in copies.items():
             (group, k), _ = named[name]
@@ -316,14 +317,14 @@ class Replicas:
                 warn(self._notes[-1])
 
     def _equilibrated_frames(self) -> dict[int, np.ndarray]:
-        """Return the equilibrated frames by the id of the trajectory; empty if these are all."""
+        """Return the equilibrated frames by id of the trajectory; empty if all are equilibrated."""
         found: dict[int, tuple[np.ndarray, str, str]] = {}
         every = {}
         for name, ((group, _), battery) in self._named.items():
             tables = _tables_of(battery.shown, n_replicas=len(self._kept[group]))
             start, why = equilibrated_start(tables, f"{name}: ", battery.frame_times)
             frames = next(iter(battery.analyses.values())).frames
-            # Replicas may be parts of one system, such as chains, with the same frames.
+            # Replicas may be parts of one system, such as chains, and so share a trajectory.
             every[name] = frames, (key := id(battery.universe.trajectory))
             if key not in found or len(frames) - start < len(found[key][0]):
                 found[key] = frames[start:], name, why
@@ -368,7 +369,7 @@ class Replicas:
         }
 
     def verdicts(self, name: str) -> dict[str, dict[str, SeriesVerdict]]:
-        """Assess the series of an analysis between the replicas of each group.
+        """Assess the sampling of the series of an analysis in the replicas of each group.
 
         Parameters
         ----------
@@ -463,7 +464,7 @@ class Replicas:
         return remarks_of(self, name)
 
     def outputs(self, folder: str | os.PathLike) -> list[Path]:
-        """List the files that `save` may write; possible before the run.
+        """List the files that `save` may write; this can be called before the run.
 
         Parameters
         ----------
@@ -596,8 +597,8 @@ class Replicas:
     def to_toml(self) -> str:
         """Format groups and analyses as a text that `from_file` reads.
 
-        A comment names the groups without files, such as those in memory, and energies, which are
-        of each replica.
+        Comments name the groups without files, such as those in memory, and mention the energies,
+        which are left out because each replica has its own.
 
         Returns
         -------
@@ -675,7 +676,7 @@ class Replicas:
         return found
 
     def _frequent(self, name: str) -> dict[str, Table]:
-        """Tables of the fractions of frames of an analysis's frequent items, by replica."""
+        """Return the tables of an analysis's most frequent items, by group and replica."""
         return {
             f"{group} {k}": one.further_tables()["frequent"]
             for (group, k, own), one in self.analyses.items()
@@ -782,7 +783,7 @@ class Replicas:
 
 
 def _tables_of(analyses: Mapping[str, Any], n_replicas: int = 1) -> dict[str, Table | None]:
-    """Return the table of each analysis of a replica, with the series of all replicas counted."""
+    """Return the table of each analysis of a replica; `n_series` counts those of all replicas."""
     tables = {name: one.results.table for name, one in analyses.items()}
     return {
         name: one and replace(one, n_series=one.n_series * n_replicas)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from paceline.analysis.values_on_structure import StructureValues
     from paceline.performance.html_elements import Html
 
-#: Maximum number of rows that a notebook shows; half as many next to a figure.
+#: Maximum number of means that a notebook shows, and of rows of the table, half as many.
 SHOWN = 10
 #: Number of table rows that are formatted at a time.
 ROWS = 2**16
@@ -626,7 +626,7 @@ def _notebook_figure(table: Table) -> "Html":
 
 
 def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, np.ndarray]:
-    """Name the arrays of nested results as `x.mass_density`; leave out Universes.
+    """Flatten nested results to arrays with names such as `x.mass_density`; skip Universes.
 
     For a grid, the edges are included. Arrays in a list are numbered, such as `rdf.0`, unless they
     have equal shapes.
@@ -647,7 +647,7 @@ def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, np.ndarray]:
 
 
 def _is_one_array(values: Sequence[object]) -> bool:
-    """True if arrays have one shape."""
+    """True if arrays have equal shapes, so that NumPy can join them to one array."""
     try:
         np.asarray(values)
     except ValueError:

@@ -218,7 +218,7 @@ class RMSD(AnalysisBase):
 
     @property
     def frames_needed(self) -> int:
-        """Minimum number of frames of the trajectory, such that `ref_frame` exists."""
+        """Minimum number of frames that the trajectory must have, so that `ref_frame` exists."""
         return frames_until(self.ref_atoms, self.ref_frame, self.atomgroup.universe)
 
     def parameters(self) -> dict[str, object]:
@@ -234,7 +234,7 @@ class RMSD(AnalysisBase):
         }
 
     def prepare(self) -> PerFrame:
-        """Copy the reference positions; the frame of the reference's trajectory does not change."""
+        """Copy the reference positions, without changing the current frame of their trajectory."""
         groups = []
         for (_, fixed), weights in zip(self._pairs, self._weights, strict=True):
             # Transform the reference frame like all others if it belongs to the same trajectory.
@@ -257,7 +257,8 @@ class RMSD(AnalysisBase):
             # Equal selections may differ in their weights.
             legend[title if title not in legend else f"RMSD of group {k} (Å)"] = f"{selection}"
         columns = dict(zip(legend, value.T, strict=True))
-        # Sentences name the RMSDs of `groupselections` first: `select` is for the superposition.
+        # Sentences name the RMSDs of `groupselections` first, because `select` is then only for the
+        # superposition.
         table = table_in_time(self, columns, legend, "RMSD (Å)", headlines=[*legend][1:])
         self.results = Results(table=table, provenance=self.record(), rmsd=rmsd)
 
@@ -274,7 +275,7 @@ class RMSF(AnalysisBase):
     Parameters
     ----------
     atomgroup : AtomGroup or Universe
-        The atoms.
+        Atoms whose RMSF is computed.
     align : bool or str
         Superpose each frame on the average structure, by the atoms of this selection (True: all
         atoms of `atomgroup`) with equal weights. The average structure is computed in a first pass,
@@ -292,8 +293,8 @@ class RMSF(AnalysisBase):
     results.resindices : numpy.ndarray of int64, shape (n_residues,)
         Indices of these residues in the Universe, in increasing order.
     results.rmsf_interval : numpy.ndarray of float64, shape (n_atoms,)
-        With `errors`: half the widths of the 95 % intervals of `rmsf`, Å. Errors of the average
-        structure for the superposition are not included. See
+        With `errors`: half the widths of the 95 % intervals of `rmsf`, Å. They do not include
+        errors of the average structure that is used for the superposition. See
         `paceline.analysis.jackknife_intervals`.
     results.residue_rmsf_interval : numpy.ndarray of float64, shape (n_residues,)
         With `errors`: half the widths of the 95 % intervals of `residue_rmsf`, Å.
@@ -406,13 +407,13 @@ class RMSF(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Indices of the atoms; before them those of the atoms to superpose, if they differ."""
+        """Indices of the atoms to superpose, if `align` selects other atoms, then of the atoms."""
         if self._fitted is None or self.align is True:
             return self.atomgroup.indices
         return np.concatenate([self._fitted.indices, self.atomgroup.indices])
 
     def parameters(self) -> dict[str, object]:
-        """Return the atoms, and the atoms to superpose."""
+        """Return the parameters that are saved with the results."""
         return {**super().parameters(), "align": self.align}
 
     @property
@@ -421,7 +422,11 @@ class RMSF(AnalysisBase):
         return self.errors
 
     def prepare(self) -> Reduction:
-        """Make the worker part of the first pass, which superposes frames on the first frame."""
+        """Make the worker part of the first pass.
+
+        With `align`, the pass superposes frames on the first analysed frame. Otherwise it is the
+        only pass.
+        """
         if self._fitted is None:
             return self._about_mean(CoreMoments())
         reference = first_positions(self._fitted, self.frames, self.transforms, self.skip_damaged)
@@ -434,7 +439,7 @@ class RMSF(AnalysisBase):
         return self._about_mean(CoreMoments(mean, moved=moved))
 
     def _about_mean(self, part: CoreMoments) -> Reduction:
-        """Return `part`; with `errors`, make it also keep the moments of parts of the run."""
+        """Return `part`; with `errors`, make it also store the moments of parts of the run."""
         if not self.errors:
             return part
         return in_parts(part, len(self.frames), 48 * len(self.atomgroup), self.name)

@@ -46,10 +46,10 @@ class Rotamers(ChiAngles):
     as χ2 of asparagine, histidine and tryptophan, have the usual three states, but not three
     minima: see the histogram.
 
-    A population is the mean of a series of 1 and 0. Its interval is a score interval, whose
-    effective number of values is that of `mean_of_series`. Transitions are counted from one frame
-    to the next. Transitions that are reversed in between are missed, so their number depends on the
-    time between frames.
+    A population is the mean of a series, which is 1 in frames with the state, otherwise 0. Its
+    interval is a score interval, whose effective number of values is that of `mean_of_series`.
+    Transitions are counted from one frame to the next. If a transition is reversed before the next
+    frame, it is missed, so the number of transitions depends on the time between frames.
 
     Parameters
     ----------

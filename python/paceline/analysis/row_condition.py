@@ -67,9 +67,10 @@ class _Operand:
 
 
 def find_title(titles: Any, wanted: str, where: str) -> str:
-    """Find a title by itself, by its name without unit, or by its beginning; ignore case.
+    """Find the title that is `wanted`, has this name without unit, or begins with it.
 
-    If no title or several titles match, raises `UnsupportedError` with the titles of `where`.
+    Case is ignored, unless a title is exactly `wanted`. If no title or several titles
+    match, raises `UnsupportedError` with the titles of `where`.
 
     Examples
     --------
@@ -223,7 +224,7 @@ class RowCondition:
         return _Operand(self._columns[title], name_and_unit(title)[1], f"{title!r}", False)
 
     def _in_one_unit(self, left: _Operand, right: _Operand) -> tuple[np.ndarray, np.ndarray]:
-        """Convert both operands to one unit; a number without unit has that of the other one."""
+        """Convert both operands to one unit; a number without unit gets that of the other one."""
         units = [
             other.unit if one.is_number and not one.unit else one.unit
             for one, other in ((left, right), (right, left))

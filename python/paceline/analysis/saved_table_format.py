@@ -1,4 +1,4 @@
-"""Read saved tables, and describe their figures and their content in the files."""
+"""Read saved tables; describe figures for files, and make the figures again from these lines."""
 
 import csv
 import hashlib
@@ -33,7 +33,7 @@ OF_FRAMES = ("frame", "time (ps)")
 STEP = "step"
 #: Keys of the lines with the command that computed a table, and the folder in which it ran.
 COMMAND, FOLDER = "command", "folder"
-#: Command of tables that a script computed from several analyses.
+#: Text instead of a command, for tables that a script computed from several analyses.
 IN_PYTHON = "in Python"
 #: Key of the line with the call, in a script, that computed a table.
 CALL = "call"
@@ -45,7 +45,7 @@ _BEFORE_ABSOLUTE = re.compile(r", (?=/|[A-Za-z]:[/\\\\]|[a-z0-9]+://)")
 INPUT = "sha256 of file "
 #: Names of arrays in .npz files that identify frames, and the titles of these columns in tables.
 IN_ARRAYS = {"frames": OF_FRAMES[0], "times": OF_FRAMES[1], "steps": STEP}
-#: Numbers for conditions in cells.
+#: Numbers that replace True and False in cells.
 TRUTH = {"True": "1", "False": "0"}
 #: Maximum number of values that the line of a figure contains because the table lacks them.
 MOST_NUMBERS = 4000
@@ -60,7 +60,7 @@ FIELDS = (
 )
 #: Fields of `Image`, except its values, edges and parts.
 IMAGE_FIELDS = ("x_label", "y_label", "label", "note", "colours", "limits", "equal")
-#: Fields of `States` that contains values, except `numbers` and `parts`.
+#: Fields of a `States` that contains values, not states; without `numbers` and `parts`.
 VALUE_FIELDS = ("label", "bar", "colours", "low")
 
 
@@ -122,7 +122,8 @@ class SavedTable:
     def in_time(self, chosen: Sequence[str] = (), *, texts: bool = False) -> Table:
         """Return a table of all or some columns against time, even if its figure shows no times.
 
-        It has a panel for each unit. With `texts`, it includes columns of text.
+        The figure of the table has a panel for each unit. With `texts`, the table includes columns
+        of text.
         """
         described = self._description
         if {"x", "panels"} & described.keys() and not chosen and not texts:
@@ -234,7 +235,7 @@ def read_saved(path: str | os.PathLike) -> SavedTable:
 
 
 def _titles_before(lines: Sequence[str], delimiter: str, n_columns: int) -> tuple[list[str], bool]:
-    """Return titles for a table that begins with numbers, and True if it has none itself.
+    """Return titles for a table that begins with numbers, and True if the file contains none.
 
     Programs such as numpy.savetxt write titles as a comment, in the line before the numbers.
     """
@@ -313,7 +314,7 @@ def is_of_command(key: str) -> bool:
 
 
 def names_in(text: str, n: int | None = None) -> list[str]:
-    """Split the names of `n` files in a fact, which may contain commas themselves.
+    """Split a fact into the names of `n` files; the names may contain commas.
 
     Examples
     --------
@@ -337,7 +338,7 @@ class DigestedText(io.TextIOBase):
         self._write_first()
 
     def _write_first(self) -> None:
-        """Write the first line; its length does not depend on the digest."""
+        """Write the first line, or replace it: its length does not depend on the digest."""
         self._file.write(f"# {LINES}: {self._sha.hexdigest()}\n")
 
     def write(self, text: str) -> int:
@@ -369,7 +370,8 @@ def digest_of(facts: Sequence[str], arrays: Mapping[str, np.ndarray]) -> str:
 def describe(table: Table, arrays: Mapping[str, np.ndarray]) -> JsonObject | None:
     """Describe a figure by references to `arrays`.
 
-    Returns None without a figure, or if `arrays` lack more than `MOST_NUMBERS` of its values.
+    Returns None if there is no figure, or if `arrays` lack more than `MOST_NUMBERS` of its values.
+    Returns {"map": False} if `arrays` lack values of a map.
     """
     drawn = table.drawn or table
     if drawn.panels:
