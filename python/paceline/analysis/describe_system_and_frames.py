@@ -61,7 +61,7 @@ def _residues(universe: System, selection: str, among: np.ndarray) -> np.ndarray
 
 
 def describe_span(frames: np.ndarray, times: np.ndarray | None) -> str:
-    """Describe frames and their times, ps, NaN where unknown, as the subject of a sentence.
+    """Describe frames and their times (ps; NaN if unknown), as the subject of a sentence.
 
     Examples
     --------

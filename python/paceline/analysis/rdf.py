@@ -82,9 +82,9 @@ class InterRDF(AnalysisBase):
     range : (float, float)
         Start of the first bin and end of the last one, Å.
     norm : {"rdf", "density", "none"}
-        Quantity in `results.rdf`. "rdf": $g_{ab}(r)$. "density": the density of atoms of `g2`
-        around an atom of `g1`, summed over `g1`, per frame (Å⁻³). "none": the number of pairs per
-        frame.
+        Quantity in `results.rdf`; for "rdf", $g_{ab}(r)$; for "density", the density of atoms of
+        `g2` around an atom of `g1`, summed over `g1` and per frame (Å⁻³); for "none", the number of
+        pairs per frame.
     exclusion_block : (int, int), optional
         Leave out pairs within a molecule. The two numbers are the numbers of consecutive atoms per
         molecule in `g1` and in `g2`.
@@ -94,10 +94,10 @@ class InterRDF(AnalysisBase):
     backend : str
         Accepted for compatibility with MDAnalysis, and ignored.
     compound : str or (str or None, str or None), optional
-        Use centers of "residues", "segments", "molecules" or "fragments" instead of atoms. One
-        value is for both groups, and two values are for `g1` and `g2`. A center is computed from
-        the atoms in the group; an UpdatingAtomGroup may contain other atoms in each frame.
-        `exclusion_block` then contains numbers of compounds.
+        Use centers of "residues", "segments", "molecules" or "fragments" instead of atoms, for both
+        groups, or (with two values) for each of them. A center is computed from the atoms in the
+        group; an UpdatingAtomGroup may contain other atoms in each frame. `exclusion_block` then
+        contains numbers of compounds.
     center : {"mass", "geometry"}
         Use centers of mass, or centers of geometry.
     unwrap : bool
@@ -546,8 +546,8 @@ class InterRDF_s(AnalysisBase):
     range : (float, float)
         Start of the first bin and end of the last one, Å.
     norm : {"rdf", "density", "none"}
-        Quantity in `results.rdf`. "rdf": $g_{ij}(r)$. "density": the density of atom j around atom
-        i (Å⁻³). "none": the fraction of frames in which the distance is in the bin.
+        Quantity in `results.rdf`; for "rdf", $g_{ij}(r)$; for "density", the density of atom j
+        around atom i (Å⁻³); for "none", the fraction of frames in which the distance is in the bin.
     density : bool
         Equivalent to ``norm="density"``; deprecated in MDAnalysis.
     backend : str

@@ -35,7 +35,8 @@ DELIMITERS = (";", "\t", ",", "|")
 #: Extensions of topologies that are looked for beside trajectories, in order of preference.
 TOPOLOGIES = (".tpr", ".psf", ".prmtop", ".parm7", ".top", ".gro", ".pdb", ".cif", ".mol2")
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
-#: Texts of numbers in a table. Others that Python can convert, such as 1e10 or 007, may be names.
+#: Texts that count as numbers in a table. Other texts that Python can convert, such as 1e10 or 007,
+#: may be names.
 _WHOLE, _DECIMAL = re.compile(r"-?(0|[1-9]\d*)"), re.compile(r"[+-]?\d+\.\d*")
 
 #: Maximum length of the text of a number, and the whole number up to which floats are exact.
@@ -47,8 +48,8 @@ class SurveyEntry:
     """One trajectory of a survey.
 
     Paths are as in the catalogue, relative to its folder. `topology` is empty if none could be
-    chosen beside the trajectory, which is a failure when the trajectory is opened. `options` are
-    keywords of the Universe. `columns` are further values of the catalogue.
+    chosen beside the trajectory; opening the trajectory then fails. `options` are keywords of the
+    Universe. `columns` are further values of the catalogue.
     """
 
     id: str
@@ -236,7 +237,7 @@ def _toml_rows(name: str) -> list[JsonObject]:
     with open(name, "rb") as file:
         try:
             found = tomllib.load(file)
-        except ValueError as error:  # of the format, the encoding, or a number of too many digits
+        except ValueError as error:  # wrong format or encoding, or a number of too many digits
             raise UnsupportedError(f"{name}: not valid TOML: {error}") from None
     rows = found.get("trajectories")
     if found.keys() != {"trajectories"} or not isinstance(rows, list):
@@ -289,14 +290,14 @@ def _entry(name: str, number: int, row: object) -> SurveyEntry:
 
 
 def _is_id(value: object) -> bool:
-    """True for a whole number, which may name a system or a replica; tables may have floats."""
+    """True for a whole number, which may name a system or a replica, also if stored as a float."""
     if isinstance(value, float):
         return value.is_integer() and abs(value) <= MOST_EXACT
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _text_of_id(value: str | float) -> str:
-    """Return the text of an id, which is a whole number without decimals."""
+    """Return an id as text; a whole number that is stored as a float gets no decimals."""
     return f"{int(value)}" if isinstance(value, float) else f"{value}"
 
 

@@ -1,4 +1,4 @@
-"""Sentences that describe results: the answer of an analysis."""
+"""Sentences that describe the results of an analysis."""
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def describe_columns(table: Table) -> dict[str, str]:
 
 
 def _infinite(table: Table, title: str) -> str:
-    """Note infinite values, which a mean leaves out; empty if there are none."""
+    """Return a note on infinite values, which a mean leaves out; empty if there are none."""
     n = int(np.count_nonzero(np.isinf(np.asarray(table.columns[title], dtype=float))))
     return f"; {many(n, 'infinite value')} left out" if n else ""
 

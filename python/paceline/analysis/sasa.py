@@ -75,8 +75,8 @@ class SASA(AnalysisBase):
         radii of elements are too small for beads.
     surface : AtomGroup or Universe, optional
         Atoms that form the surface and bury each other; by default only those of `atomgroup`. They
-        must include `atomgroup`: the area of a ligand's atoms that a protein leaves exposed is
-        `SASA(ligand, surface=protein | ligand)`.
+        must include `atomgroup`. For example, `SASA(ligand, surface=protein | ligand)` computes the
+        area of a ligand that a protein leaves exposed.
     compound : {"group", "residues", "atoms"}
         Report the total area, or the area of each residue or of each atom.
 
@@ -239,7 +239,8 @@ class SASA(AnalysisBase):
         if not is_group:
             self.results.with_values(self._on_structure(value))
 
-    #: True to also return the areas of residues in each frame as a map; needs compound "residues".
+    #: True if `further_tables` returns a map of the areas of residues in each frame; this needs
+    #: compound "residues".
     maps_residues = False
 
     def further_tables(self) -> dict[str, Table]:
@@ -260,10 +261,10 @@ class SASA(AnalysisBase):
 
 
 def _coarse_grained(atoms: Atoms) -> str | None:
-    """Return the label of the first residue that seems to be coarse-grained, if many are.
+    """Return the label of the first residue that seems to be coarse-grained; None if few are.
 
-    Residues count as coarse-grained in two cases: no two atoms are as close as bonded atoms in the
-    present frame, or a residue of a protein has only one atom.
+    A residue counts as coarse-grained in two cases: no two of its atoms are as close as bonded
+    atoms in the present frame, or it belongs to a protein and has only one atom.
     """
     from MDAnalysis.lib.distances import self_distance_array
 
@@ -277,7 +278,7 @@ def _coarse_grained(atoms: Atoms) -> str | None:
         is_protein if n == 1 else self_distance_array(one.atoms.positions).min() > FARTHEST_BONDED
         for one, n, is_protein in zip(residues, sizes, alone, strict=True)
     ]
-    # Residues of one atom, such as ions, tell nothing unless they belong to a protein.
+    # Ignore residues of one atom, such as ions, unless they belong to a protein.
     n_telling = np.count_nonzero((sizes > 1) | alone)
     if 2 * sum(coarse) <= n_telling or not n_telling:
         return None

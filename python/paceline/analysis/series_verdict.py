@@ -31,13 +31,15 @@ NOT_SHOWN: Verdict = "not shown to be sampled"
 DRIFTING: Verdict = "drifting"
 #: Value of `start` for which `assess_series` searches for the start.
 UNKNOWN_START = -1
-#: Minimum difference between the means of both halves that counts as notable, in standard errors.
+#: Minimum difference between the means of both halves that counts as notable, in standard errors
+#: of this difference.
 NOTABLE_HALVES = 2.5
 #: Number of decimal digits of a number in double precision.
 MOST_DIGITS = 15
-#: Number of independent values with which a series is probably sampled. `ENOUGH` must be exceeded
-#: with a probability of 95 %: of autoregressive series with 10, 15, 20, 25, 30 and 40 independent
-#: values, 1, 3, 15, 33, 55 and 83 % were sampled.
+#: Number of independent values with which the verdict is probably "sampled". It is larger than
+#: `ENOUGH`, which must be exceeded with a probability of 95 %: in tests with autoregressive series
+#: of 10, 15, 20, 25, 30 and 40 independent values, the verdict on 1, 3, 15, 33, 55 and 83 % of the
+#: series was "sampled".
 USUALLY_ENOUGH = 30
 #: Minimum number of values for a verdict that a series drifts or changes between states.
 LEAST_OF_VERDICT = 20
@@ -51,11 +53,11 @@ class Convergence:
     ----------
     verdict : {"sampled", "not shown to be sampled", "drifting"}
         "sampled" if at least 10 values are independent with a probability of 95 %, no drift is
-        found, and each of two states, if there are two, was left at least 10 times. "drifting" if
-        no equilibrated part is found within the first half.
+        found, and, if the values change between two states, each state was left at least 10 times.
+        "drifting" if no equilibrated part begins within the first half.
     mean : float
-        Mean of the equilibrated part, in the unit of the series; of all values if they drift. If
-        times are strongly uneven, values are weighted by the time that they stand for.
+        Mean of the equilibrated part, in the unit of the series; if the series drifts, mean of all
+        values. If times are strongly uneven, values are weighted by the time that they stand for.
     interval : tuple of float
         Limits of the 95 % interval of the mean; NaN if they are unknown.
     mean_of_all : float
@@ -65,17 +67,19 @@ class Convergence:
     n_values : int
         Number of values in the equilibrated part, without NaN.
     n_independent : float
-        Number of independent values in the equilibrated part; of replicas, the number of which a
-        mean of the replicas' means is as sure, at most `bulk_size` if they differ.
+        Number of independent values in the equilibrated part. For replicas, the number of
+        independent values whose mean would have the error of the mean between replicas; if replicas
+        differ, at most `bulk_size`.
     least_independent : float
         Number of independent values that is exceeded with a probability of 95 %.
     needed_time : float
         Further simulation time until the verdict may be "sampled" and the interval is as narrow as
-        asked for, in the unit of the times (in values without times); 0 if nothing is needed, NaN
-        if it cannot be estimated.
+        asked for, in the unit of the times (if there are no times, a number of values); 0 if
+        nothing is needed, NaN if it cannot be estimated.
     needed_interval : tuple of float
-        Probable and cautious estimate of the needed time, for 30 independent values, and for 10
-        that are exceeded with a probability of 95 %.
+        Probable and cautious estimate of the needed time. The probable one is the time until 30
+        values are independent; the cautious one is the time until more than 10 are independent with
+        a probability of 95 %.
     reasons : tuple of str
         Reasons of the verdict.
     length : float
@@ -137,9 +141,10 @@ def assess_series(
 ) -> Convergence:
     """Assess a series of numbers.
 
-    `start` is the index of the first equilibrated value, or None for a drift. The series may be a
-    component of the unit vectors of angles, or 1 in a state and 0 elsewhere. Of many series, the
-    worst decides.
+    `start` is the index of the first equilibrated value, or None for a drift. If `kind` is "angle",
+    the series is a component of the unit vectors of angles; if it is "states", the series is 1 in
+    one state and 0 in the others. The worst of `n_series` series decides on the system, so a larger
+    `n_series` makes the test for a start or a drift less sensitive.
     """
     values = np.asarray(values, dtype=np.float64)
     used = _checked(values, times)
@@ -153,7 +158,7 @@ def assess_series(
         centre = float(values.mean())
         deviations = values - centre
         scale = float(max(deviations.max(), -deviations.min()))
-    # The mean of equal values may be another number, by rounding.
+    # By rounding, the mean of equal values may differ from the values.
     is_constant = values.min() == values.max()
     if is_constant or not np.isfinite(scale):
         odd = "are equal" if is_constant else "have no finite mean"
@@ -164,7 +169,7 @@ def assess_series(
         start = find_start(deviations, n_series) if n >= LEAST_OF_VERDICT else 0
         if start != 0 and has_jumps(deviations):
             start = 0
-    # A value that is repeated is left out as a whole, or not at all.
+    # `rows` repeats a value that stands for a long time: leave out all its repetitions, or none.
     start = start and int(np.searchsorted(rows, rows[start]))
     production = deviations[start or 0 :]
     if len(production) < LEAST_VALUES or np.ptp(production) == 0:
@@ -221,9 +226,10 @@ def interval_of_fraction(fraction: float, half: float) -> tuple[float, float]:
 
 
 def longer(n_independent: float, least_independent: float) -> tuple[float, float]:
-    """Return by which factors a series should be longer to be sampled: probably, and surely.
+    """Return two factors by which a series should be longer: to be probably, and surely sampled.
 
-    If the first number seems to be large enough, but may be small, the series is still too short.
+    The first factor is at least the root of the second one: even if `n_independent` seems to be
+    large enough, the true number may be too small.
     """
     cautious = max(1.0, ENOUGH / least_independent)
     return float(np.clip(USUALLY_ENOUGH / n_independent, np.sqrt(cautious), cautious)), cautious
@@ -253,7 +259,10 @@ def _checked(values: np.ndarray, times: np.ndarray | None) -> UsedRows:
 
 
 def _first_row(rows: np.ndarray, start: int, times: np.ndarray | None) -> int:
-    """Return the first row of the equilibrated part; rows without a value are no start."""
+    """Return the row in which the equilibrated part begins: for a start of 0, the first timed row.
+
+    `start` is an index in `rows`, which contains only rows with a value.
+    """
     if start:
         return int(rows[start])
     return 0 if times is None else int(np.argmax(np.isfinite(times)))
@@ -300,7 +309,7 @@ def _independent(found: Convergence) -> str:
 
 
 def _told_apart(first: float, second: float, n_digits: int) -> tuple[str, str]:
-    """Format two numbers with this many digits or more, so that two digits differ."""
+    """Format two numbers with at least `n_digits` digits, and two digits of their difference."""
     largest, difference = max(abs(first), abs(second)), abs(second - first)
     if difference > 0:
         n_digits = max(n_digits, math.floor(math.log10(largest) - math.log10(difference)) + 2)

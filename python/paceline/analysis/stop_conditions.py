@@ -14,7 +14,7 @@ from paceline.contract.catalogue import catalogue
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import joined
 
-#: One condition, and the word before the next one; a title may itself contain "and".
+#: One condition, and the "and" before the next condition; a title may itself contain "and".
 _CONDITION = re.compile(
     r"\s*(?P<series>\S.*?)\s+(?P<wanted>sampled|[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)"
     r"\s*(?:$|\band\b(?=\s+\S))",
@@ -42,7 +42,7 @@ class _Condition:
 
     name: str
     column: str
-    #: Half the width of the 95 % interval; None for any width.
+    #: Maximum of half the width of the 95 % interval; None for any width.
     precision: float | None
 
     @property
@@ -89,13 +89,14 @@ class StopConditions:
     ----------
     text : str
         Conditions joined by "and". "NAME sampled" holds if the verdict on the series is "sampled".
-        "NAME 0.1" holds if, besides, half the width of the 95 % interval of the mean is at most
+        "NAME 0.1" holds if, in addition, half the width of the 95 % interval of the mean is at most
         0.1, in the unit of the table. NAME is an analysis, or NAME.COLUMN one of its series;
-        without a column, each series of the analysis counts.
+        without a column, the condition is on each series of the analysis.
     analyses : mapping of str to analysis
-        Analyses by name. A class may also be named by its command.
+        Analyses by name. If this is the name of its class, the text may also contain the name of
+        its command.
     aliases : mapping of str to str, optional
-        Names of these analyses by other names.
+        Names of these analyses, by other names that the text may contain.
 
     Raises
     ------

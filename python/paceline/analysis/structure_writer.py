@@ -153,10 +153,11 @@ def structure_file(
     b_factors: np.ndarray | None = None,
     remarks: Sequence[str] = (),
 ) -> Iterator[Callable[[StructureFrame], None]]:
-    """Open a structure file; yield a function that writes a frame of the `check_structure` atoms.
+    """Open a structure file; yield a function that writes a frame of `atoms`.
 
-    Time and step are appended to `title`, as in GROMACS. `b_factors`, shape (n_atoms,), and
-    `remarks` are written to PDB. The format is `kind`, by default that of the filename.
+    `check_structure` has checked the atoms before. Time and step are appended to `title`, as in
+    GROMACS. `b_factors`, shape (n_atoms,), and `remarks` are written to PDB. The format is `kind`,
+    by default that of the filename.
     """
     from MDAnalysis import Merge
 
@@ -169,7 +170,7 @@ def structure_file(
         system.add_TopologyAttr("chainIDs", chain_ids(atoms, kind.chain))
     if kind.name == "PDB":
         segids = attribute_of(system.segments, "segids")
-        if segids is not None:  # truncated names of segments may be equal
+        if segids is not None:  # leave out long names: if they are truncated, they may be equal
             width = kind.letters[0]
             system.segments.segids = [one if len(one) <= width else "" for one in segids]
         if b_factors is not None:
@@ -269,7 +270,7 @@ def _pdb(
 
 
 def _bonded_atoms(system: System) -> Iterator[list[int]]:
-    """Yield the number, from 1, of each atom with bonds, and those of up to four bonded atoms."""
+    """Yield lists of numbers (from 1): an atom with bonds, and up to four atoms bonded to it."""
     bonds = attribute_of(system, "bonds")
     if bonds is None or len(bonds) == 0 or len(system.atoms) >= 10 ** _PDB.digits[0]:
         return
@@ -390,7 +391,7 @@ class StructureFrames(Target):
 
     @contextmanager
     def receiver(self) -> Iterator[OrderedReceiver]:
-        """Open the file during a run; it gets its name when it is complete."""
+        """Open the file during a run; it gets its final name when it is complete."""
         multi_frame = self._frames.n_frames > 1
         with new_files([self._path], overwrite=self._overwrite) as [made]:
             with (

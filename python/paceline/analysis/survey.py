@@ -1,7 +1,8 @@
 """Survey: a battery of analyses over many trajectories, with Parquet tables of all results.
 
-Finished trajectories are appended to a journal, and a run that was killed continues from it. At the
-end, the rows of the journal and of an earlier survey are written to new tables.
+Results of finished trajectories are appended to a journal. If a run is killed, the next run
+continues from the journal. At the end, the rows of the journal and of an earlier survey are written
+to new tables.
 """
 
 import json
@@ -74,7 +75,7 @@ JOURNAL, SHARD_JOURNAL = "survey.journal", "shard-{:04d}-of-{:04d}.journal"
 #: Maximum number of trajectories in a task, and size of their files after which a task ends, bytes.
 #: Sending a task takes 1.5 ms, and analysing a trajectory some 5 ms.
 TASK_SYSTEMS, TASK_BYTES = 32, 2**26
-#: Minimum number of tasks for each worker, unless a task has one trajectory.
+#: Minimum number of tasks for each worker, unless there are too few trajectories for this.
 TASKS = 4
 #: Maximum number of names in a message.
 NAMED = 3
@@ -106,10 +107,10 @@ def survey(
 ) -> Survey | None:
     r"""Analyse many trajectories, and write tables of all results.
 
-    A second call computes only what is new or changed: trajectories whose files, or for which the
-    analyses, the frames or the version of paceline differ. A call that was killed continues. The
-    tables have the same bytes, however often the survey was interrupted, and for any number of
-    workers.
+    A second call computes only trajectories that are new or changed. A trajectory counts as changed
+    if its files, the analyses, the chosen frames or the version of paceline differ. If a call was
+    killed, the next call continues. The tables have the same bytes, however often the survey was
+    interrupted, and for any number of workers.
 
     Parameters
     ----------
@@ -133,15 +134,16 @@ def survey(
     layout : {"mdcath"}, optional
         Layout of HDF5 files with several trajectories each.
     series, profiles : bool
-        Also write tables of the values of all frames, and of residues, distances and so on.
+        Also write a table of the values of all frames (`series`), and a table of values along
+        residues, distances and so on (`profiles`).
     shard : (int, int), optional
         Compute only one of several equal parts of the catalogue, such as (3, 16) for the third of
         16, in any order or at the same time. A call without `shard` then writes the tables.
     merge : bool
         Write the tables of finished shards, and raise an error if trajectories are missing.
     pages : int, optional
-        Write a page with the distribution of each quantity, index.html, and a page for each of so
-        many outliers. This needs matplotlib.
+        Write index.html, a page with the distribution of each quantity, and a page for each of this
+        number of outliers. This needs matplotlib.
     overwrite : bool
         Compute everything again, and replace a survey of another catalogue or version.
     unwrap : bool
@@ -415,7 +417,8 @@ class _SurveyRun:
         sizes = [_size_of(item.entry, self._settings) for item in items]
         is_local = workers.reads_files_of_caller or workers.name == "serial"
         # Starting a worker takes a second, most of it to import MDAnalysis, so a single trajectory
-        # is analysed here; but not one that failed, because it may have killed its worker.
+        # is analysed in this process. If it failed before, use a worker, because it may have killed
+        # one.
         alone = len(items) == 1 and not items[0].has_failed
         here: list[SurveyItem] = []
         small: list[tuple[SurveyItem, int]] = []
@@ -461,7 +464,8 @@ class _SurveyRun:
     ) -> list[list[SurveyItem]]:
         """Return tasks of one trajectory each, after a worker was killed.
 
-        If all tasks were single trajectories already, the one in `message` gets a failure.
+        If each task already contained one trajectory, the one that `message` names is recorded as a
+        failure, and is not returned.
         """
         left = [item for items in batches for item in items if item.entry.key not in self._done]
         if all(len(items) == 1 for items in batches):
@@ -499,7 +503,7 @@ class _SurveyRun:
         self._journals = []
 
     def save_system(self, key: tuple[str, str], folder: Path, title: str) -> None:
-        """Analyse one system again without what failed, and write tables, figures and a page."""
+        """Analyse one system again without failed analyses; write tables, figures and a page."""
         entry = next(one for one in self._catalogue.entries if one.key == key)
         settings = self._settings
         failures = Survey(self._folder).failures.to_pylist()
@@ -555,7 +559,7 @@ class _SurveyRun:
 
 
 def _is_elsewhere(folder: str, catalogue: SurveyCatalogue) -> bool:
-    """True if a catalogue names files in another folder than `folder`, which exists.
+    """True if `folder` exists, but the catalogue names files relative to another folder.
 
     If `folder` does not exist, its files may have been moved to the folder of the catalogue.
     """
@@ -587,7 +591,7 @@ def _size_of(entry: SurveyEntry, settings: SurveySettings) -> int:
     """Return the size of the trajectory files, bytes; 0 if it is unknown."""
     total = 0
     for name in entry.trajectories:
-        # `path` refuses some names; opening the trajectory then reports this as its failure.
+        # Ignore names that `path` refuses: the failure is reported when the trajectory is opened.
         with suppress(UnsupportedError):
             path = settings.path(name)
             if not is_address(path) and os.path.isfile(path):

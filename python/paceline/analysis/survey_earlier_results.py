@@ -48,7 +48,7 @@ class FoundResults:
         self._record: tuple[tuple[str, int], list[SystemResults]] = ("", 0), []
         #: True if a journal contains results with the present settings.
         self.has_records = False
-        #: A journal for each folder to whose catalogue its results belong.
+        #: For each folder of a catalogue, a journal that contains results of this catalogue.
         self.folders: dict[str, Journal] = {}
 
     def add_stored(self, stored: StoredTables, states: Mapping[tuple[str, str], str]) -> None:

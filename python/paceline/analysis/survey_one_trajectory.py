@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 #: Titles of the column with residue numbers: a table of residues has one of them.
 OF_RESIDUES = ("resid", "residue")
-#: Size of a trajectory file above which its blocks are distributed over the workers, and its
-#: content is identified by samples, bytes.
+#: Size of a trajectory file, bytes, above which its blocks are distributed over threads, and its
+#: content is identified by samples.
 LARGE = 2**29
 #: Extensions of topologies that may include other files.
 INCLUDING = (".top", ".itp")
@@ -141,7 +141,7 @@ class SurveyWork:
 
 
 def analyse(item: SurveyItem, settings: SurveySettings, backend: object) -> SystemResults:
-    """Analyse one trajectory; if its files have the expected content, only return its facts."""
+    """Analyse one trajectory; if its key equals that of `item`, only return its facts."""
     entry = item.entry
     results = SystemResults(facts_of(entry, settings))
     with _alone, _collected_warnings() as texts:
@@ -158,7 +158,8 @@ def analyse(item: SurveyItem, settings: SurveySettings, backend: object) -> Syst
         if _last.universe is not None and _attributes_of(_last.universe) != _last.attributes:
             # The next trajectory must not depend on attributes that this one has added.
             _drop_universe()
-    known = [text for text in texts if not text.startswith(LEFT_OUT)]  # these are failures
+    # The warnings about analyses that were left out are recorded as failures.
+    known = [text for text in texts if not text.startswith(LEFT_OUT)]
     rows = [*(["", text] for text in known), *results.warnings]
     results.warnings = [[name, _one_line(text, settings)] for name, text in rows]
     return results
@@ -184,7 +185,10 @@ def facts_of(entry: SurveyEntry, settings: SurveySettings) -> JsonObject:
 
 
 def state_of(entry: SurveyEntry, settings: SurveySettings) -> str:
-    """Return names, sizes and times of the files and included ones; empty unless all are local."""
+    """Return a digest of names, sizes and times of all files; empty unless all files are local.
+
+    Files that a topology includes count, too.
+    """
     topology = entry.topology
     if topology.endswith(f"/{mdcath.ATOMS}"):
         topology = topology.rpartition(mdcath.SEPARATOR)[0]
@@ -202,7 +206,11 @@ def state_of(entry: SurveyEntry, settings: SurveySettings) -> str:
 def _add_failure(
     results: SystemResults, name: str, error: BaseException, settings: SurveySettings
 ) -> None:
-    """Add a failure; after an error that may be temporary, such as a full disk, reset the key."""
+    """Add a failure to the results.
+
+    If the error may be temporary, such as a full disk, the key of the results gets an empty second
+    part, so that a later run computes them again.
+    """
     text = f"{error}"
     if not isinstance(error, PacelineError | OSError):
         text = f"{type(error).__name__}: {text}"
@@ -230,8 +238,8 @@ def _collected_warnings() -> Iterator[list[str]]:
             texts += dict.fromkeys(" ".join(f"{one.message}".split()) for one in caught)
 
 
-#: Lock for analysing a trajectory: warnings are recorded for all threads of a process, and
-#: MDAnalysis's parser has a state.
+#: Lock, so that only one thread of a process analyses a trajectory: warnings are recorded for all
+#: threads, and MDAnalysis's parser has a state.
 _alone = threading.RLock()
 
 
@@ -258,15 +266,15 @@ def _drop_universe() -> None:
 def open_system(entry: SurveyEntry, settings: SurveySettings) -> "tuple[Universe, str, list[str]]":
     """Open a trajectory; return the Universe, a digest of all files, and the digest of each.
 
-    The first digest is that of the topology, empty if the topology is also the trajectory; the
-    others are those of the trajectory files.
+    In the list of digests, the first one is that of the topology (empty if the topology is also the
+    trajectory), and the others are those of the trajectory files.
 
     If the topology equals that of the last trajectory, it is not parsed again.
     """
     # Deferred: other processes of a survey do not need MDAnalysis.
     from paceline.universe import Universe
 
-    # Patterns come first, because files of one pattern may repeat frames, too.
+    # Replace patterns by names before files are counted: files of one pattern may repeat frames.
     names = [one for name in entry.trajectories for one in files_named(settings.path(name))]
     files = names if len(names) > 1 else names[0]
     # Files of restarts repeat the last frame of the previous file, which "continuous" removes.
@@ -313,7 +321,7 @@ def _topology_of(entry: SurveyEntry, settings: SurveySettings) -> tuple[object, 
     if entry.topology in entry.trajectories:
         return name, "", {}
     path = f"{local_copy(name, cache_folder())}"
-    # The extension determines the parser.
+    # The digest contains the extension, because it determines the parser.
     return path, f"{_digest_with_includes(path)}{os.path.splitext(path)[1]}", {}
 
 
@@ -364,9 +372,10 @@ def _digest_of_state(path: str, size: int, time: int) -> str:
 
 
 def _fingerprints(trajectory: Frames) -> list[str]:
-    """Return the digest of each trajectory file, or for large files and objects the fingerprint.
+    """Return the digest of each trajectory file.
 
-    A fingerprint is computed from samples of a file's content.
+    For large files, and for objects in an object store, return the fingerprint instead, which is
+    computed from samples of the content.
     """
     chain = attribute_of(trajectory, "chain")
     if chain is None:
@@ -445,7 +454,7 @@ def _analyse_universe(
 
 
 def _damage(damaged: Sequence[tuple[int, str]]) -> list[list[str]]:
-    """Return rows of warnings about the first frames that were left out, and their number."""
+    """Return rows of warnings: one for each of the first frames that were left out, and a count."""
     rows = [["", f"frame {frame}: {why}"] for frame, why in damaged[:MOST_DAMAGED]]
     more = len(damaged) - MOST_DAMAGED
     return [*rows, ["", f"left out, too: {many(more, 'further frame')}"]] if more > 0 else rows

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE, PAGES = "index.html", "pages"
-#: Distance from the median beyond which a mean is an outlier, in standard deviations of a normal
-#: distribution of the same median absolute deviation.
+#: Distance from the median beyond which a mean is an outlier, in standard deviations of the normal
+#: distribution that has the same median absolute deviation.
 FAR = 5.0
 #: Ratio of a standard deviation to the median absolute deviation of a normal distribution.
 OF_NORMAL = 1.4826
@@ -41,7 +41,7 @@ MOST_OUTLIERS, MOST_QUANTITIES, MOST_GROUPS, MOST_FAILURES = 5, 60, 8, 50
 #: Maximum number of different warnings on the page.
 MOST_WARNINGS = 50
 FIGURE_SIZE = (5.2, 2.9)
-#: Pattern of the names of folders with pages: keys of trajectories.
+#: Pattern of the keys of trajectories, which are the names of the folders with pages.
 _KEY = re.compile("[0-9a-f]{16}-[0-9a-f]{16}")
 FOOTER = (
     "A distribution contains one mean of each system; the mean is that of the equilibrated frames. "
@@ -147,7 +147,7 @@ def farthest(found: Sequence[Distribution], most: int) -> list[Key]:
 
 
 def warnings_of_systems(survey: Survey) -> list[str]:
-    """List the different warnings, each with its system or their number, rarest warnings first."""
+    """List the different warnings, each with its system or the number of systems; rarest first."""
     systems: dict[str, dict[Key, None]] = {}
     for one in survey.warnings.to_pylist():
         text = f"{one['analysis']}: {one['message']}" if one["analysis"] else one["message"]

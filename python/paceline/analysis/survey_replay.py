@@ -1,7 +1,7 @@
 """Compute systems of a survey again, and compare their rows with those of its tables.
 
 Another kind of processor may add numbers in another order. The table of systems names the processor
-that computed each system, so that its numbers are then compared to a tolerance.
+that computed each system. If the processor has changed, small differences of numbers are tolerated.
 """
 
 import json
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 #: Seed of the sample, so that everyone who repeats a replay checks the same systems.
 SEED = 0
 #: Options of a run that a manifest may contain, and options of a Universe that the table of systems
-#: may contain. Others are refused: a survey from somebody else must not make files be written.
+#: may contain. Others are refused, because a survey from somebody else must not write files.
 OPTIONS, OF_UNIVERSE = ("start", "stop", "step", "frames", "on_error"), ("dataset", "dt")
 #: Columns of the table of systems that are compared, because they are computed.
 COMPARED = tuple(
@@ -74,7 +74,7 @@ NAMES = ("analysis", "quantity", "x", "frame", "message")
 
 
 def _no_frames(text: str) -> FramesChosen:
-    """Return None: a function that chose frames cannot be found by its text."""
+    """Return None, because a function that chose frames cannot be found by its text."""
     return None
 
 
@@ -87,10 +87,10 @@ def replay_survey(
 ) -> Check:
     """Compute all or some systems of a survey again, and compare every value.
 
-    Digests of all tables, their columns and numbers of rows are compared with the manifest, then
-    columns that occur in several tables, and then the rows of each system, bit by bit. A system
-    that cannot be computed now does not end the comparison of the others. The processor is not
-    compared: if numbers differ, and another processor computed them, the check says so.
+    Digests of all tables, their columns and numbers of rows are compared with the manifest. Then,
+    columns that occur in several tables are compared with each other, and the rows of each system
+    with the new ones, bit by bit. A system that cannot be computed now does not end the comparison
+    of the others. Another processor is no difference, but if numbers differ, the check mentions it.
 
     `frames_named` returns the choice of frames that a text in a manifest describes, or None.
     `files` is the folder to which the names of files are relative, if it is no longer that of the
@@ -191,7 +191,7 @@ def _folder_of(
     survey: Survey,
     files: str | os.PathLike | None,
 ) -> str:
-    """Return the folder in which the files of a survey are; the recorded one if none has them."""
+    """Return the folder that contains the files of a survey; if none does, the recorded one."""
     if files is None and is_address(recorded):
         return recorded
     beside = [f"{survey.folder}", f"{survey.folder.parent}"] if files is None else []
@@ -424,7 +424,7 @@ def compare(
 def _files_that_differ(
     entry: SurveyEntry, old: JsonObject, new: JsonObject
 ) -> Iterator[Difference]:
-    """Yield the digests of the files of a system that differ, or its key if only this differs."""
+    """Yield the digests of a system's files that differ; if all are equal, yield its keys."""
     names = entry.topology, *entry.trajectories
     before, after = (one["digests"].split(SEPARATOR) for one in (old, new))
     place = f"systems.parquet: {entry.name}"

@@ -89,9 +89,9 @@ TABLES: Mapping[str, Mapping[str, str]] = {
 WITH_COLUMNS = ("systems", "quantities", "failures")
 #: Tables whose numbers of rows are columns of the table of systems.
 COUNTED = tuple(name for name in TABLES if name != "systems")
-#: Types of values of the manifest, in messages.
+#: Names, in messages, of the types of values of the manifest.
 NAMES_OF_TYPES = {str: "a text", int: "a whole number", bool: "true or false", dict: "an object"}
-#: Tables that are made on request, and maximum number of their row groups in memory.
+#: Tables that are made on request, and maximum number of row groups of each in memory.
 LONG, MOST_LONG = ("series", "profiles"), 4
 
 
@@ -323,10 +323,10 @@ def _wrong_value(path: Path, place: str, expected: str, found: object) -> Unsupp
 
 
 def publish_next(folder: Path) -> None:
-    """Move complete new tables to their names, also after a run was killed while it did so.
+    """Move complete new tables to their final names, or complete a move that was killed.
 
-    The manifest of the new tables is written last and moved last. Without it, they are incomplete
-    and are deleted.
+    The manifest of the new tables is written last and moved last. If it is missing, the new tables
+    are incomplete, and are deleted.
     """
     new = folder / NEXT
     if (new / MANIFEST).exists():
@@ -423,7 +423,7 @@ class TableWriter:
     folder : pathlib.Path
         Folder of the tables.
     catalogue : SurveyCatalogue
-        Catalogue.
+        Catalogue of the survey.
     names : sequence of str
         Names of the tables.
     """
@@ -591,7 +591,7 @@ class StoredTables:
         return {key: self._facts[k]["key"] for key, k in self._number.items()}
 
     def rows(self, keys: Sequence[tuple[str, str]]) -> Iterator[FoundRows]:
-        """Yield the rows of some trajectories; consecutive trajectories of a row group together."""
+        """Yield the rows of some trajectories; neighbours in one row group are yielded together."""
         numbers = np.array([self._number[key] for key in keys])
         joined = (np.diff(numbers) == 1) & (numbers[1:] % WINDOW != 0)
         for run in np.split(numbers, np.flatnonzero(~joined) + 1):
@@ -607,7 +607,8 @@ class StoredTables:
 class _RowGroups:
     """Rows of a Parquet file.
 
-    Row groups stay in memory once they are read; of a table in `LONG`, at most `MOST_LONG` do.
+    Row groups stay in memory once they are read; of a table in `LONG`, only the last `MOST_LONG`
+    row groups stay.
     """
 
     def __init__(self, survey: Survey, name: str):

@@ -16,7 +16,7 @@ MOST_MARKED = 20
 MOST_MAPPED = 200
 #: Maximum number of parts in a map with names; in larger maps, parts are numbered.
 MOST_NAMED = 60
-#: Relative error of times that counts as rounding, with respect to the largest time.
+#: Error of times, relative to the largest time, that counts as rounding.
 ROUNDING = 1e-6
 
 
@@ -46,7 +46,7 @@ class Image:
 
     `values`, shape (n_x, n_y), are between `x_edges` and `y_edges`; NaN values stay white. The axis
     labels `x_label` and `y_label`, and the label of the colours, `label`, contain units. If rows
-    and columns are atoms or residues, `parts` are their numbers, and `x_edges` count them. `note`
+    and columns are atoms or residues, `parts` are their numbers, and the edges count them. `note`
     is shown above the figure. `limits` are the limits of the colours. With `equal`, both axes have
     the same scale.
     """
@@ -119,7 +119,7 @@ class Table:
     n_series: int = 0
 
     def __post_init__(self) -> None:
-        """Count the series; a panel has those of the whole table."""
+        """Count the series of the table and its panels; each panel gets this number, too."""
         series = {title for one in (self, *self.panels) for title in one.y}
         n_series = max(1, self.n_series, len(series))
         object.__setattr__(self, "n_series", n_series)
@@ -223,7 +223,7 @@ class Table:
         return {title: mean_of_series(self.columns[title], along) for title in titles or self.y}
 
     def values_in_time(self, title: str) -> tuple[np.ndarray, bool]:
-        """Return the values of a series that count, and whether uneven times repeat them."""
+        """Return the values of a series for its mean; True if some repeat, as times are uneven."""
         times = np.asarray(self.columns[self.abscissa], dtype=float) if self.is_series else None
         values = np.asarray(self.columns[title], dtype=float)
         used = used_rows(values, times)
@@ -302,7 +302,7 @@ def titles_of_limits(title: str) -> tuple[str, str]:
 
 
 def with_gaps(counts: np.ndarray, left_out: np.ndarray) -> np.ndarray:
-    """Insert NaN for frames that were left out; without such frames, counts stay integers."""
+    """Replace the counts of frames that were left out by NaN; if there are none, keep integers."""
     return np.where(left_out, np.nan, counts) if left_out.any() else counts
 
 

@@ -32,20 +32,21 @@ from paceline.contract.time_units import UNITS_IN_TITLES
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import joined
 
-#: Maximum number of series of a table that get verdicts without a request.
+#: Maximum number of series of a table that are all assessed although the user did not choose them.
 MOST_SERIES = 16
-#: Maximum number of series whose verdicts are counted, 2 ms each, and of all their values.
+#: Maximum number of series whose verdicts are counted (each takes 2 ms), and maximum number of all
+#: their values.
 MOST_COUNTED, MOST_VALUES = 64, 4_000_000
 #: Units of angles in tables of paceline and of other programs.
 DEGREES = ("°", "deg", "degree", "degrees")
 #: Maximum number of digits of a time.
 MOST_DIGITS = 12
-#: Numbers of frames from which commas are written.
+#: Numbers from this one on are written with commas.
 LARGE = 1e6
 #: Maximum number of series that a sentence names.
 MOST_NAMED = 5
-#: Maximum needed time, ps, or number of frames that is written as a number: no simulation of
-#: molecules has lasted a second.
+#: Maximum needed time (ps) or number of frames that is written as a number, because no simulation
+#: of molecules has lasted a second.
 LONGEST = 1e12
 #: Maximum R̂ that is written as a number.
 MOST_SHOWN = 100
@@ -98,7 +99,8 @@ class SeriesVerdict:
         start, step = self.found.equilibrated_at, self.found.length / max(1, self.found.n_values)
         if np.isnan(start):
             return "–"
-        # Times may begin late: show digits of the distance from the first time, or of the step.
+        # Times may begin late, so the number of digits depends on the distance from the first time,
+        # or on the step.
         distance = step * (self.found.equilibrated_from or 1000)
         if not (start and distance > 0):
             return duration(start, self.x_title)
@@ -122,9 +124,10 @@ class SeriesVerdict:
         return f"{with_error(self.found.mean, half)}{self.unit}"
 
     def in_legend(self, since: str) -> str:
-        """Describe the mean from the start on, at the time `since`, and the verdict, in a legend.
+        """Format, for a legend, the mean of the equilibrated part, and the verdict.
 
-        The axis has the unit, except for angles.
+        `since` is the formatted start of this part. The unit is only added for angles; for other
+        values, it is on the axis.
         """
         found, unit = self.found, self.unit if self.kind == "angle" else ""
         if np.isnan(found.mean):
@@ -251,7 +254,7 @@ def more_needed(low: float, high: float, title: str) -> str:
 
 
 def _length(value: float, like: float, title: str) -> tuple[str, str]:
-    """Return a time, ps, in the unit for another time, with the unit; or a number of frames."""
+    """Return a time (ps) in the readable unit of the time `like`, and the unit; or frames."""
     name, unit = name_and_unit(title)
     if unit in UNITS_IN_TITLES:
         shown, length = unit_of_time(like)
@@ -278,8 +281,8 @@ def table_verdicts(
 ) -> dict[str, SeriesVerdict]:
     """Assess all or some time series of a table, by title; none if rows are not frames in order.
 
-    Periodic angles are assessed as angles, and numbers of clusters as states. Starts and drifts are
-    as notable as the number of all series of the table requires, also of those in other panels, so
+    Periodic angles are assessed as angles, and numbers of clusters as states. The tests for starts
+    and drifts allow for the number of all series of the table, also of those in other panels, so
     that a verdict does not depend on the choice of series.
     """
     if not table.in_order:
@@ -307,8 +310,8 @@ def kind_of_series(table: Table, title: str) -> Kind:
 def common_kind(tables: Iterable[Table], title: str) -> Kind:
     """Return the meaning of a column that several tables have.
 
-    Angles of one replica may pass from one end of their range to the other, and those of another
-    replica not: all are angles.
+    If the column contains periodic angles in one table, it does so in all tables: the angles of
+    some replicas may not pass from one end of their range to the other.
     """
     kinds = {kind_of_series(one, title) for one in tables}
     return "angle" if "angle" in kinds else "states" if "states" in kinds else "linear"
@@ -336,7 +339,7 @@ def verdicts_with_angles(table: Table) -> dict[str, SeriesVerdict]:
 def count_verdicts(table: Table) -> str:
     """Count the verdicts on the series of a table, also on angles and states; empty without any.
 
-    Of very many series or values, some series at equal distances are assessed.
+    If there are very many series or values, only every n-th series is assessed.
     """
     if not table.is_series:
         return ""
@@ -413,8 +416,8 @@ def verdicts_of_replicas(
 ) -> dict[str, SeriesVerdict]:
     """Assess the series that all tables of replicas have; none if there are very many.
 
-    A series has one meaning in these tables and in `others`, which are those of other groups.
-    Empty for tables whose rows are no frames in order.
+    A series is of one kind (numbers, angles or states) in these tables and in `others`, the tables
+    of other groups. Empty if rows are not frames in the order of time.
     """
     if not tables or not all(one.in_order for one in tables.values()):
         return {}
@@ -440,7 +443,7 @@ def place_out_of_order(table: Table) -> str:
         return ""
     rows = np.flatnonzero(~np.isnan(x.astype(np.float64)))
     steps = np.diff(x[rows])
-    # A few times may be repeated.
+    # Repeated times are only wrong if there are many, so look for a decrease first.
     wrong = np.flatnonzero(steps < 0 if np.any(steps < 0) else steps == 0)
     if not len(wrong):
         return ""
@@ -477,9 +480,10 @@ def equilibrated_start(
 ) -> tuple[int, str]:
     """Return the number of first frames that are not equilibrated, with the reason.
 
-    Rows of tables are frames. If those of a table are not, such as of energies, `frame_times`
-    contains the times of frames, ps, by the name of the table; if they cannot be compared, its
-    start is left out. Raises `UnsupportedError`, which begins with `of`, if a series drifts.
+    Rows of most tables are frames. For a table with other rows, such as energies, `frame_times`
+    contains the times of the frames, ps, by the name of the table. If these times cannot be
+    compared with those of the table, its start is ignored. Raises `UnsupportedError`, whose message
+    begins with `of`, if a series drifts.
     """
     found: dict[str, SeriesVerdict] = {}
     starts: dict[str, tuple[int, float]] = {}
@@ -559,8 +563,8 @@ def _agreement(found: Mapping[str, SeriesVerdict]) -> str:
 def _answer(found: Mapping[str, SeriesVerdict]) -> str:
     """State from when on the system is equilibrated, and which means are not sampled.
 
-    Of one series, the answer names the series. Frames and times cannot be compared, so that each
-    has an answer.
+    If there is only one series, the answer names it. Frames cannot be compared with times, so
+    series against frames and series against times get separate answers.
     """
     start, last = _latest_start(found)
     at_once = not any(one.found.equilibrated_from for one in found.values())

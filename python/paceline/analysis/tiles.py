@@ -1,6 +1,6 @@
 """Compare all pairs of frames in square tiles, by RMSD or by a user's function.
 
-The positions have been collected in one pass over the frames.
+Before, the positions of all frames have been collected in one pass.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Batches of random frames, or of windows of frames, of many trajectories: input of learning."""
+"""Batches of random frames, or of windows of frames, of many trajectories, for machine learning."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
@@ -46,12 +46,12 @@ class FrameBatches:
     ----------
     trajectories : sequence of Universe, AtomGroup, path-like, or (topology, trajectory, …)
         Trajectories. A name alone is opened by `paceline.open`, without a topology; several names
-        in a tuple are topology and trajectories of a Universe. One trajectory needs no list. The
-        selected atoms of each must be equally many.
+        in a tuple are topology and trajectories of a Universe. One trajectory needs no list. All
+        trajectories must have the same number of selected atoms.
     select : str, optional
         Selection of atoms; by default all, or those of an AtomGroup. A selection by positions, such
-        as "around", finds the atoms in the first frame of each trajectory. These must be the same
-        for all trajectories of a topology.
+        as "around", finds the atoms in the first frame of each trajectory. These atoms must be the
+        same in all trajectories that have the same topology.
     batch_size : int
         Number of samples in a batch. The last batch may have fewer.
     window : int
@@ -67,34 +67,36 @@ class FrameBatches:
         Transformations from `paceline.transform`, applied in this order. `nojump` needs all frames
         in order, and is refused.
     features : mapping of str to feature, optional
-        Values of frames by name. A feature is a list with an entry for each trajectory, or the
-        entry if there is one trajectory: an array with a row for each frame of the trajectory, the
-        path of a table that paceline saved, or an analysis with a row for each frame. Or it is a
-        class or a function that makes the analysis of the chosen atoms, such as `RMSD`. Analyses
-        that have not run are run once with the same transformations.
+        Values of frames by name. A feature is a list with an entry for each trajectory, or only the
+        entry if there is one trajectory. An entry is an array with a row for each frame of the
+        trajectory, the path of a table that paceline saved, or an analysis with a row for each
+        frame. A feature may also be a class or a function that makes the analysis of the chosen
+        atoms, such as `RMSD`. Analyses that have not run are run once with the same
+        transformations.
     seed : int
         Seed of the order.
     shuffle : bool
         False for samples in the order of trajectories and frames.
     block_frames : int, or sequence of int with one for each trajectory, optional
-        Number of adjacent frames (a block) that are read and kept together; by default 1. If
-        reading one frame takes as long as reading several, the default is the number of frames in a
-        chunk of an HDF5 file, or in some MiB of an object store. The samples of a batch are then
-        from few blocks. Set this number for an order that does not depend on how files are stored.
+        Number of adjacent frames (a block) that are read and stored in memory together; by default
+        1. But if reading one frame takes as long as reading several, the default is the number of
+        frames in a chunk of an HDF5 file, or in some MiB of an object in an object store. The
+        samples of a batch are then from few blocks. Set this number if the order must not depend on
+        how files are stored.
     mixed_blocks : int
         Number of blocks that are in use at a time, if blocks have several frames. The samples of a
         batch are from some of these blocks.
     drop_last : bool
-        Leave out the last batch if it is shorter. If several processes share an epoch, also leave
-        out the last batches, so that all get equally many.
+        Leave out the last batch if it is shorter. If several processes share an epoch, leave out
+        further batches at the end, so that all processes get the same number of batches.
     on_error : {"raise", "skip"}
         Treatment of a frame that cannot be read or transformed, or whose cell is not finite: raise
         an error, or leave out the samples with this frame. No other sample takes their place.
         Trajectories that cannot be opened are left out with a warning.
     max_memory : int or str
         Maximum memory of each process for blocks of several frames, bytes or as "1 GiB"; at least
-        one block is kept. With less than twice the memory of `mixed_blocks`, blocks are decoded
-        several times; a warning says so.
+        one block is stored. If this is less than twice the memory of `mixed_blocks`, blocks are
+        decoded several times, and a warning is issued.
 
     Attributes
     ----------
@@ -310,8 +312,8 @@ class FrameBatches:
         batches : iterable of numpy.ndarray of int64, shape (n_batch,)
             Numbers of the samples of each batch.
         keep_number : bool
-            Replace a batch without a readable sample by the last batch before it, or by the first
-            one, instead of leaving it out.
+            Replace a batch without a readable sample, instead of leaving it out, by the last
+            readable batch before it; if there is none, by the first readable batch.
 
         Returns
         -------

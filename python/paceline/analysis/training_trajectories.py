@@ -89,7 +89,7 @@ class _Opened:
 
 @dataclass(frozen=True)
 class TrajectoryOpener:
-    """Opens trajectories, one after another, and keeps only what samples need."""
+    """Opens trajectories, one after another, and stores only the data that samples need."""
 
     select: str | None
     frames: slice
@@ -222,7 +222,8 @@ class TrajectoryOpener:
         found = SampledTrajectory(
             one.name,
             trajectory.chain,
-            # Read without the cache: this process may not see a folder on the nodes' disks.
+            # Read without the cache, because its folder is on the disks of nodes, and this process
+            # may not see these disks.
             replace(source, cache=None),
             chosen,
             block_frames=together,
@@ -362,7 +363,8 @@ def _check_content(facts: Mapping[str, str], what: str, trajectory: FileTrajecto
 
 def _rows_of(analysis: AnalysisBase, what: str) -> np.ndarray:
     """Return the rows of an analysis: its time series, or the columns of its table."""
-    from paceline.analysis.functions import TimeSeries  # few batches have features of analyses
+    # Imported here, because few batches have features that analyses compute.
+    from paceline.analysis.functions import TimeSeries
 
     if isinstance(analysis, TimeSeries):
         return np.asarray(analysis.results.timeseries)

@@ -24,13 +24,13 @@ POWER = 0.8
 LARGE_T = 100.0
 #: Maximum expected fraction of false differences among those that are named.
 FALSE_DISCOVERIES = 0.05
-#: Ratio of a step to the short steps of a series, above which it is long. With missing frames, a
-#: step is twice as long.
+#: A step between times is long if it is more than this multiple of the short steps of the series.
+#: A missing frame only doubles a step.
 LONG_STEP = 2.5
-#: Least fraction of the steps, and of the time, that are long if times are strongly uneven. A few
-#: holes, such as those between runs, are not.
+#: Times are strongly uneven if more than these fractions of the steps, and of the whole time, are
+#: long. A few holes, such as those between runs, do not make times strongly uneven.
 LONG_STEPS, LONG_TIME = 0.02, 0.1
-#: Least number of such steps.
+#: More than this number of steps must also be long.
 FEW_STEPS = 4
 #: Maximum fraction of rows at the time of the row before, which are left out.
 MOST_REPEATED = 0.1
@@ -130,11 +130,11 @@ class SeriesMean:
 
 
 def rows_at_equal_times(times: np.ndarray) -> np.ndarray | None:
-    """Return the rows that represent a series at as many equally spaced times: the nearest in time.
+    """Return the rows nearest to equally spaced times, of which there are as many as rows.
 
-    Each row occurs as often as its value lasts, so that a mean is weighted by time; no values are
-    made. None if times do not increase, or are not strongly uneven: a few holes and missing frames
-    count as equally spaced.
+    A row is repeated if its value stands for a long time, so that a mean is weighted by time. No
+    values are interpolated. None if times do not increase, or are not strongly uneven: a few holes
+    and missing frames count as equally spaced.
 
     Examples
     --------
@@ -174,7 +174,7 @@ class UsedRows(NamedTuple):
     by_time: bool
     #: Mean time between rows.
     step: float
-    #: Notes on other rows, and on times.
+    #: Notes on rows that are left out, and on uneven times.
     notes: tuple[str, ...]
 
 
@@ -182,8 +182,8 @@ def used_rows(values: np.ndarray, times: np.ndarray | None) -> UsedRows:
     """Choose the rows of a series for its mean, its error, its start and its verdict.
 
     These are the rows with a finite value and a finite time. Of rows at the same time, the first
-    one is used, unless times decrease somewhere. Times are strongly uneven only if those of all
-    rows are, also of rows without a value; see `rows_at_equal_times`.
+    one is used, unless times decrease somewhere. Times count as strongly uneven only if the times
+    of all rows are, including rows without a value; see `rows_at_equal_times`.
     """
     known = np.isfinite(values)
     if times is None:
@@ -214,7 +214,7 @@ def used_rows(values: np.ndarray, times: np.ndarray | None) -> UsedRows:
 
 
 def _left_out(rows: np.ndarray, why: str) -> tuple[str, ...]:
-    """Note how many values are left out; empty if none is."""
+    """Return a note on how many values are left out; empty if none is."""
     n_values = int(np.count_nonzero(rows))
     return (f"left out: {many(n_values, 'value')} ({why})",) if n_values else ()
 
@@ -240,9 +240,9 @@ def mean_of_series(
         count as consecutive.
     times : numpy.ndarray, shape (n_values,), optional
         Times in any unit. If they are strongly uneven, such as logarithmic ones, the series is
-        represented at as many equally spaced times, each by the value nearest in time. Values at
-        the time of the value before, such as where a run was continued, and values without a time
-        are left out. Missing values do not make times uneven.
+        represented at as many equally spaced times, each by the value nearest in time. A value that
+        repeats the time of the value before, such as where a run was continued, and a value without
+        a time are left out. Missing values do not make times uneven.
     blocks : bool
         Also estimate the error by block averaging, which takes most of the time; otherwise NaN.
 
@@ -538,10 +538,11 @@ def adjusted_p_values(p_values: np.ndarray) -> np.ndarray:
 
 
 def levels_of_rows(p_values: np.ndarray) -> np.ndarray:
-    r"""Return the p value up to which each row is named, if the p values of the others stay.
+    r"""Return, for each row, the largest p with which it is named, for fixed p of all other rows.
 
     The correction of `adjusted_p_values` names rows with $p \le 0.05\, k / m$, if $k$ of $m$ rows
-    have such a p. A row alone needs $p \le 0.05 / m$; beside other rows that differ, more suffices.
+    have such a p. If only one row differs, it needs $p \le 0.05 / m$; if others also differ, a
+    larger p suffices.
 
     Parameters
     ----------
@@ -566,7 +567,7 @@ def levels_of_rows(p_values: np.ndarray) -> np.ndarray:
     limits = FALSE_DISCOVERIES * ranks / len(known)
     smaller = np.searchsorted(known, limits, side="right")
     n_named = int(ranks[smaller >= ranks].max(initial=0))
-    # A row that is named is one of those up to the limit; any other would be one more.
+    # A named row is already counted in `n_named`; any other row would add one to this number.
     further = limits[(smaller == ranks - 1) & (ranks > n_named)]
     levels = np.r_[limits[n_named - 1 : n_named], further]
     places = np.maximum(np.searchsorted(levels, p_values) - 1, 0)
@@ -670,7 +671,7 @@ def decimals_of(interval: float) -> int:
 
 
 def with_decimals_of(mean: float, interval: float) -> str:
-    """Format a mean without interval like another mean of the same series with its interval.
+    """Format a mean without an interval, with the decimals of a mean that has this interval.
 
     Examples
     --------

@@ -42,7 +42,7 @@ COMPARISONS = {
     "less_equal": "<=",
     "not_equal": "!=",
 }
-#: Cell that structure files contain if the system has none, Å and degrees.
+#: Cell that structure files contain if the system has no cell, Å and degrees.
 NO_CELL = (1, 1, 1, 90, 90, 90)
 #: Node for `_core.SelectedAtoms`: kind, numbers of input selections, values, whether nearest images
 #: are used, and atoms or labels.
@@ -60,7 +60,7 @@ class GroupFinder:
     selectable: np.ndarray
     #: Arguments of `_core.SelectedAtoms`.
     arguments: tuple[list[Node], tuple[int, int | None, list[int]], int, int, bool]
-    #: Kernel, and the columns of the run for which it was made.
+    #: Columns of the run, and the kernel that was made for them; empty before the first block.
     _bound: list[tuple[np.ndarray | None, _core.SelectedAtoms]] = field(
         default_factory=list, compare=False
     )
@@ -174,8 +174,8 @@ def follow_if_changing(
 ) -> tuple[Atoms | System, GroupFinder | None, str]:
     """Prepare a group for workers; its atoms may change from frame to frame.
 
-    Returns the atoms; for a group that changes also its finder, and a description for the record
-    of a run.
+    Returns the atoms, the finder, and a description for the record of a run. If the group is fixed,
+    the finder is None, and the description is empty.
     """
     if not updates_itself(group):
         return group, None, ""

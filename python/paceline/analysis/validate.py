@@ -41,8 +41,8 @@ ROW = np.dtype(
     ]
 )
 
-#: An atom is too far away if its largest coordinate exceeds this multiple of the longest cell edge
-#: plus the multiple below of the usual maximum.
+#: An atom is too far away if its largest coordinate exceeds the sum of `CELL_EDGES` times the
+#: longest cell edge and `USUAL_REACHES` times the usual maximum.
 CELL_EDGES = 10
 #: Multiple of the usual maximum of coordinates in other frames. Unwrapped molecules diffuse some
 #: thousand Å in a microsecond, but then coordinates are large in all frames.
@@ -51,14 +51,14 @@ USUAL_REACHES = 4
 NEIGHBOURS = 5
 #: Minimum cell edge in this check, Å; a cell of 1 Å may stand for no cell.
 SMALLEST_EDGE = 10.0
-#: Coordinate that is too large even if neighbouring frames have the same, Å: a molecule diffuses
-#: over these 0.01 mm in a millisecond.
+#: Coordinate that is too large even if it is as large in neighbouring frames, Å. A molecule needs
+#: a millisecond to diffuse over this distance of 0.01 mm.
 TOO_FAR = 1e5
 
 #: A cell is flat if its squared volume is below this fraction of that of a rectangular cell with
 #: the same edges.
 FLAT = 1e-6
-#: Ratio of a volume and the median volume, or its inverse, that causes a remark.
+#: A remark is made if a volume is more than this factor above or below the median volume.
 VOLUME_FACTOR = 2
 
 #: Minimum length of a gap, as a multiple of the usual time between frames.
@@ -338,9 +338,9 @@ class RowFinding(NamedTuple):
 
 
 def check_frames(frames: np.ndarray, times: np.ndarray, rows: np.ndarray) -> Iterator[RowFinding]:
-    """Check frames that can be decoded: increasing frame numbers, times (ps or NaN), and `ROW`s.
+    """Check frames that can be decoded; yield findings in no particular order.
 
-    Findings are yielded in no particular order.
+    `frames` are increasing frame numbers, `times` are in ps or NaN, and `rows` have the type `ROW`.
     """
     if len(frames) == 0:
         return

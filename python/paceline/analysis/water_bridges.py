@@ -21,7 +21,8 @@ from paceline.errors import SelectionError
 from paceline.transform.residue_templates import kind_of_residue
 from paceline.transform.selections_and_weights import select_atoms
 
-#: Bridge: frame, indices of both atoms and of the water residue, Å and degrees of both bonds.
+#: Bridge: frame; indices of the first atom, of the water residue and of the second atom; distance
+#: (Å) and angle (degrees) of both bonds.
 BRIDGE = np.dtype(
     [(name, np.int64) for name in ("frame", "first", "water", "second")]
     + [(f"{kind}_{end}", np.float64) for end in (1, 2) for kind in ("distance", "angle")]
@@ -63,10 +64,11 @@ class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
     ----------
     results.bridges : numpy.ndarray of records, shape (n_bridges,)
         Bridges with the fields `frame`; `first` and `second`, indices of the donors or acceptors in
-        the groups; `water`, index of the water residue; all int64. `distance_1` and `distance_2`,
-        distances between donor and acceptor (Å), `angle_1` and `angle_2`, angles at the hydrogen
-        (degrees), of the bonds of `first` and of `second`, float64. Sorted by frame, then by
-        `first`, `water` and `second`. More than 1 GiB are in a temporary file.
+        the groups; `water`, index of the water residue; all int64. Further fields, float64:
+        `distance_1` and `angle_1` for the bond of `first`, `distance_2` and `angle_2` for that of
+        `second`. These are the distance between donor and acceptor (Å), and the angle at the
+        hydrogen (degrees). Bridges are sorted by frame, then by `first`, `water` and `second`. An
+        array of more than 1 GiB is stored in a temporary file.
     results.counts : numpy.ndarray of int64, shape (n_frames,)
         Number of bridges in each frame. If damaged frames were left out, the dtype is float64, and
         the number is NaN for these frames, which have no bridges.
@@ -251,8 +253,8 @@ class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
     def further_tables(self) -> dict[str, Table]:
         """Return tables of the pairs of residues with a bridge.
 
-        The first table contains the most frequent pairs, at most 1,000. The second contains the
-        frames in which the most frequent of these have a bridge.
+        "frequent" contains the most frequent pairs, at most 1,000. "timeline" contains the frames
+        in which the 20 most frequent pairs have a bridge.
         """
         universe, bridges = self.atomgroup.universe, self.results.bridges
         ends = np.stack([universe.atoms.resindices[bridges[one]] for one in ("first", "second")])
@@ -276,7 +278,7 @@ class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
 
 
 class BridgeRecords(Ragged):
-    """Worker part: finds bridges from pairs of hydrogen bonds of a water molecule in a frame.
+    """Worker part that finds bridges: pairs of hydrogen bonds of one water molecule in a frame.
 
     For each atom, `molecules` contains the number of its water molecule, or -1, and `sides` one bit
     per group.

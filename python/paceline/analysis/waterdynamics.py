@@ -47,7 +47,7 @@ class SurvivalProbability(SelectedAtoms):
     residues : bool
         Follow residues instead of atoms. A residue is in the region while any of its atoms is.
     intermittency : int
-        Length of an absence, frames, up to which it is ignored if the particle returns within the
+        Maximum length of an absence, frames, that is ignored if the particle returns within the
         run.
 
     Attributes
@@ -57,8 +57,8 @@ class SurvivalProbability(SelectedAtoms):
     results.sp_timeseries : numpy.ndarray of float64, shape (tau_max + 1,)
         Survival probability; 1 at lag 0, and NaN without time origins.
     results.sp_timeseries_data : numpy.ndarray of float64, shape (tau_max, n_origins)
-        Values of all time origins for each lag from 1; NaN for invalid origins. The
-        analysis has an attribute with the same name, which contains lists of the valid values.
+        Values of all time origins for each lag from 1; NaN for invalid origins. The analysis has an
+        attribute with the same name, which contains lists of the valid values.
     results.tau : numpy.ndarray of float64, shape (tau_max + 1,)
         Lag times, ps.
     results.atoms, results.counts, results.offsets : numpy.ndarray

@@ -111,7 +111,7 @@ def sections_of(text: str) -> dict[str, JsonObject]:
 
 
 def _help_and_unit(text: str) -> JsonObject:
-    """Return the help text and its unit: the first sentence of a parameter's description."""
+    """Return the first sentence of a parameter's description as help text, and its unit."""
     sentence = re.split(r"(?<=[.:])\s+(?=[A-Z`$\"])", text)[0].rstrip(".")
     unit = _UNIT.search(sentence)
     return {"unit": unit[1] if unit else None, "help": sentence.replace("`", "")}

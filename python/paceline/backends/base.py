@@ -35,7 +35,7 @@ def worker_count(n_workers: int | None) -> int:
 
 
 def sharing_requests(jobs: Sequence[AnyJob], n_processes: int) -> list[AnyJob]:
-    """Return jobs for processes of one machine, which divide its requests to stores among them."""
+    """Return jobs for the processes of one machine, which share its limit of store requests."""
     known = tuple(_core.store_estimates())
     return [replace(job, sharers=n_processes, estimates=known) for job in jobs]
 
@@ -86,7 +86,7 @@ class Backend:
     #: Rule by which tasks are assigned to workers.
     schedule: str = "dynamic"
     #: True if a later stage runs most blocks in the same processes as the first stage, so that
-    #: processes can keep decoded frames.
+    #: processes can store decoded frames for later stages.
     keeps_frames: bool = False
     #: True if all workers are threads of this process that start tasks in order. A block may then
     #: wait for the state at the end of the previous block.
@@ -100,10 +100,11 @@ class Backend:
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
-        """Run every task; yield results in order of completion. Closing the generator stops it.
+        """Run every task; yield results in order of completion. Closing the generator stops all.
 
-        A task is fetched when a worker is idle. Results of blocks come in any order, and results
-        that workers have kept come at the end. Attempts with unused results may come at any time.
+        A task is fetched when a worker is idle. Results of blocks are yielded in any order, and
+        results that workers have stored at the end. Duplicate attempts, whose results are not used,
+        may be yielded at any time.
         """
         raise NotImplementedError
 

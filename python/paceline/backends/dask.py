@@ -59,8 +59,8 @@ class Dask(ForMDAnalysis):
     Parameters
     ----------
     client : distributed.Client or None
-        Client of the caller, which is not closed. None starts workers on this machine, and keeps
-        them for the next run.
+        Client of the caller, which is not closed. None starts workers on this machine, and does not
+        end them, so that the next run can use them.
     n_workers : int, optional
         Current or future number of threads of the cluster; by default the current number.
 
@@ -174,7 +174,7 @@ class DaskRun:
     def run(
         self, tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, bool]:
-        """Run every task; return whether workers still hang in batches that others have finished.
+        """Run every task; return True if workers still hang in batches that others have finished.
 
         Raises `WorkerError` if the jobs cannot be sent, if workers die repeatedly at the same
         frames, or if the client was closed.
@@ -200,8 +200,8 @@ class DaskRun:
                 ) from error
             raise
         finally:
-            # Drop references that a stored traceback would keep, because they would keep files
-            # open.
+            # Cancel all tasks and jobs. Otherwise a stored traceback, which refers to the futures,
+            # would keep files open.
             self._cancel([*(future for future, *_ in self._pending.values()), *self._scattered])
 
     def _by_node(self, tasks: Iterable[AnyTask]) -> "NodeBatcher":
@@ -265,7 +265,7 @@ class DaskRun:
         )
 
     def _broadcast(self) -> list[Any] | None:
-        """Send the jobs once; None if a worker died, since Dask would retry for ever."""
+        """Send the jobs once; return None if a worker died, because Dask would retry for ever."""
         self._n_sent += 1
         names = [f"paceline-job-{self._id}-{k}-{self._n_sent}" for k in range(len(self._jobs))]
         jobs = dict(zip(names, self._shared, strict=True))
@@ -275,7 +275,7 @@ class DaskRun:
             nonlocal n_looks_without
             if self._client.status == "running":
                 n_looks_without += not workers <= set(self._ask(self._client.nthreads))
-            if n_looks_without == 2:  # transfers that are under way may still end
+            if n_looks_without == 2:  # not at the first look: transfers may be about to end
                 from distributed import Future
 
                 n_looks_without += 1
@@ -289,8 +289,8 @@ class DaskRun:
     def _workers_have_jobs(self) -> bool:
         """Ask the scheduler whether workers have all jobs.
 
-        The client counts a job as sent even if the only worker that received it died during the
-        transfer.
+        The state in the client is not enough: it counts a job as sent even if the only worker that
+        received the job died during the transfer.
         """
         if not all(job.status == "finished" for job in self._scattered):
             return False
@@ -543,7 +543,7 @@ class ThreadsByAddress:
             threads[timing.worker] = max(timing.end, threads.get(timing.worker, timing.end))
 
     def rename(self, attempt: DuplicateAttempt) -> DuplicateAttempt:
-        """Name the thread of an attempt that never ended: the longest idle one at its address."""
+        """Name the thread of an attempt that never ended: at its address, the one idle longest."""
         timing = attempt.timing
         if attempt.came:
             return attempt

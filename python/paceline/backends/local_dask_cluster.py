@@ -12,7 +12,8 @@ from paceline._util.leftovers import ScratchFolder, remove_leftovers
 from paceline._util.os_calls import WINDOWS, kill_session
 from paceline.errors import UnsupportedError, WorkerError
 
-#: Maximum time for the keeper to kill all processes, seconds; a busy machine may be slow.
+#: Maximum time for the keeper (see `LocalCluster`) to kill all processes of a cluster, seconds; a
+#: busy machine may be slow.
 PATIENCE = 60.0
 
 
@@ -87,7 +88,7 @@ def acquire_cluster(n_workers: int) -> LocalCluster:
 
 
 def release_cluster(cluster: LocalCluster) -> None:
-    """Keep an idle cluster for the next run: starting one takes seconds."""
+    """Keep an idle cluster for the next run, because starting a cluster takes seconds."""
     _kept.append(cluster)
 
 

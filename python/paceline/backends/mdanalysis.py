@@ -410,7 +410,7 @@ class AnalysedPart:
 
 
 def collect_part(analysis: Any, state: bytes | None) -> AnalysedPart:
-    """Collect the results of a part for MDAnalysis, and note whether the analysis keeps state.
+    """Collect the results of a part for MDAnalysis, and whether the analysis keeps state.
 
     `state` is the result of `state_of` before the part was analysed.
     """

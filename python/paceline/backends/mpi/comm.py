@@ -43,7 +43,7 @@ _SPIN = 1e-3
 _SPIN_BYTE = 1e-9
 #: Length of a sleep in a busy wait, as a fraction of the time waited so far.
 _SLEEP = 0.1
-#: Maximum size of one message, bytes: many MPI libraries count to 2**31 only.
+#: Maximum size of one message, bytes, because many MPI libraries count only to 2**31.
 MOST_BYTES = 2**30
 _MESSAGE, _SIZED, _CLOCK, _ATOMS = 1, 2, 3, 4
 #: Time limit for MPI to end all ranks, seconds.
@@ -453,7 +453,7 @@ class RankErrors:
     def _is_same(self, data: bytes) -> bool:
         """Compare digests of the data on all ranks; nearly always they are equal."""
         digest = np.frombuffer(hashlib.blake2b(data, digest_size=8).digest(), dtype=np.uint64)
-        # The maximum, and the bitwise complement of the minimum.
+        # After the reduction: the maximum, and the bitwise complement of the minimum.
         ends = np.concatenate([digest, ~digest])
         self.comm.all_reduce(ends, "max")
         return bool(ends[0] == ~ends[1])

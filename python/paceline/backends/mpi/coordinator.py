@@ -22,7 +22,7 @@ from paceline.engine.scheduler import PartitionedScheduler, late_attempts
 from paceline.engine.tasks_and_results import AnyJob, AnyTask, BlockResult, CollectedResult
 from paceline.performance.record import DuplicateAttempt
 
-#: Time after which a rank is taken to hang if it does not answer in a failed run, seconds.
+#: If a run has failed, time after which a rank that does not answer is assumed to hang, seconds.
 ANSWER_TIMEOUT = 30.0
 #: Longest time between polls for requests, seconds.
 LONGEST_POLL = 2e-3
@@ -32,9 +32,9 @@ class RankScheduler:
     """Assigns blocks to the threads of all ranks.
 
     With `static`, each thread gets an equal share, and idle threads do not take over blocks of
-    other threads. With `in_order`, results arrive nearly in frame order. With `cached`, blocks are
-    assigned after every rank has reported which blocks are in the cache of its node. A rank gets
-    these blocks first.
+    other threads. With `in_order`, results arrive nearly in frame order. With `cached`, no block is
+    assigned before every rank has reported which blocks are in the cache of its node. A rank then
+    gets the blocks in its cache first.
     """
 
     def __init__(
@@ -116,7 +116,8 @@ class RankScheduler:
         return replies
 
     def _blocks_for(self, thread: ThreadAddress) -> list[AnyTask]:
-        # An idle thread computes nothing; a busy one may be computing the overdue block itself.
+        # Only an idle thread may get a copy of an overdue block, because a busy thread may be
+        # computing this block itself.
         return self._scheduler.assign_to(
             thread.rank * self._n_threads + thread.thread,
             self._requests[thread],

@@ -1,4 +1,4 @@
-"""Collect results that ranks kept on the coordinator, and distribute them to all ranks if required.
+"""Collect the results of all ranks on the coordinator, and send them to all ranks if required.
 
 Rows and records are collected by Gatherv (Khoshlessan et al. 2020, Algorithm 1), or each rank puts
 them into a window on the coordinator's memory (as Global Arrays in their Algorithm 2). Partial
@@ -88,7 +88,7 @@ class LocalResults:
         return replace(result, values=None, times=None, timings=timings)
 
     def settle(self, accepted: Sequence[bool]) -> None:
-        """Keep or drop the held results, in the order in which they were held.
+        """Store the accepted results and drop the others, in the order in which they were held.
 
         Raises `AnalysisError` if rows of different blocks have different shapes or dtypes.
         """
@@ -101,7 +101,7 @@ class LocalResults:
                     del self._kept[place]
 
     def _keep_parts(self, result: BlockResult) -> BlockResult:
-        """Keep parts of the values of a block, and return the rest."""
+        """Store parts of the values of a block, and return the rest."""
         values = list(result.values or ())
         for k, analysis in enumerate(self._jobs[result.job].analyses):
             if isinstance(analysis.computation, PartlyKept):
@@ -210,7 +210,7 @@ class ColumnLayout:
 def gather(
     comm: Comm, results: LocalResults, how: str, error: Exception | None = None
 ) -> list[CollectedResult]:
-    """Collect the results that all ranks kept on the coordinator. All ranks call this function.
+    """Collect the stored results of all ranks on the coordinator. All ranks call this function.
 
     `how` is "gather" or "one-sided". Only the coordinator returns results. If a rank passes an
     `error`, if rows have different shapes, if partial results cannot be merged or sent, or if
@@ -539,7 +539,7 @@ def _broadcast_to_hosts(
 def _share_on_host(
     host: Comm, file: int | None, room: memoryview | None, n_bytes: int
 ) -> memoryview:
-    """Map the first rank's file on all ranks of a host; if a rank cannot, copy its bytes there."""
+    """Map the first rank's file on all ranks of a host; if a rank cannot, copy it to all ranks."""
     own = None if file is None else SharedFile.of(file)
     shared = pickle.loads(host.broadcast(pickle.dumps(own) if host.is_coordinator else None))
     mapped = None

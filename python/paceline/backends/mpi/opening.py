@@ -28,8 +28,8 @@ _HERE, _READY, _LEFT, _BEGIN, _ALONE = "here", "ready", "left", "begin", "alone"
 class OpeningRanks:
     """Ranks that open the same files in the same order.
 
-    With `required`, ranks raise `UnsupportedError` if they open different files or if some rank
-    opens none; otherwise each rank then opens its files alone.
+    If ranks open different files, or if some rank opens none, all ranks raise `UnsupportedError`.
+    If `required` is False, each rank opens its files alone instead.
     """
 
     def __init__(self, intracomm: MPI.Intracomm, *, required: bool = True):

@@ -24,8 +24,8 @@ from paceline.performance.record import SENT_WITH_LATER, DuplicateAttempt
 
 #: Duration of a batch, seconds, so that each thread sends about ten messages per second.
 BATCH = 0.1
-#: A thread requests its next batch when its remaining work takes less than this, seconds. A reply
-#: takes less time.
+#: A thread requests its next batch when its remaining work takes less than this time, seconds. A
+#: reply arrives sooner, so that the thread does not wait.
 AHEAD = 0.05
 #: Number of last blocks from which a thread's speed is estimated. One block is not enough: a block
 #: that was prefetched from slow storage takes almost no time, after which the thread would request
@@ -223,7 +223,7 @@ class ComputeThreads:
             return results
 
     def requests(self) -> dict[int, int]:
-        """Return the frames wanted by each thread with little work left; ask once per thread."""
+        """Return the numbers of frames to request, by thread, and mark these threads as waiting."""
         requests = {}
         for number, thread in enumerate(self._threads):
             wanted = thread.wanted()
@@ -251,7 +251,8 @@ class RankWorker:
     """Threads and results of one rank in a run, also on the coordinator's rank.
 
     Adding `clock_offset` (ns) converts times of this host's clock to the coordinator's clock. `run`
-    is the number of the run. With `keeps`, the rank keeps parts of results of `PartlyKept`.
+    is the number of the run. With `keeps`, the rank stores those parts of results that a
+    `PartlyKept` computation does not send to the coordinator.
     """
 
     #: Number of the last run, and names of its threads.
@@ -305,9 +306,10 @@ class RankWorker:
             raise error
 
     def settle(self, reply: Reply) -> Exception | None:
-        """Keep the accepted results; return the error that `accept` raised or would raise.
+        """Store the accepted results; return the error that `accept` raised or would raise.
 
-        Thus the run fails even if this rank detects the error only after all blocks are finished.
+        Because the error is returned, the run fails even if this rank detects the error only after
+        all blocks are finished.
         """
         if self._error is None:
             try:
@@ -327,7 +329,7 @@ class RankWorker:
 
 
 def _mark_sent_together(results: Sequence[BlockResult]) -> list[BlockResult]:
-    """Mark all results of a thread except its last, with which they were sent together."""
+    """Mark the results that are sent together with a later result of the same thread."""
     last = {result.timings[-1].worker: result for result in results}
     return [
         result
