@@ -61,7 +61,7 @@ class _NearAtoms(GroupsAnalysis):
         return {**super().parameters(), **given}
 
     def _near_pairs(self) -> "_NearPairs":
-        """Make the worker part, with atoms of both groups and labels for `exclude_same`."""
+        """Make the worker part that finds near pairs; warn if the cutoff exceeds half the cell."""
         indices = [group.indices for group in self._groups.values()]
         if self.pbc:
             width = least_width_of(self.atomgroup.universe, self.frames)
@@ -174,7 +174,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
     )
 
     def prepare(self) -> Ragged:
-        """Make the worker part, with atoms of both groups and labels for `exclude_same`."""
+        """Make the worker part that finds the pairs."""
         return self._near_pairs()
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
@@ -225,7 +225,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         return sorted(found, key=lambda one: (-one[2], one[:2]))
 
     def count_by_residue(self) -> list[tuple[int, int, int]]:
-        """Count the frames in which each two residues have a pair (interaction fingerprint).
+        """Count, for any two residues, the frames in which they have a pair (fingerprint).
 
         Returns
         -------
@@ -262,7 +262,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         }
 
     def _map_residues(self) -> dict[str, Table]:
-        """Make maps of the pairs of residues of the last group in each frame.
+        """Map the residues of the last group against time: pairs, and shortest distances.
 
         The maps show the residues that have pairs in the largest numbers of frames, at most 200, in
         the order of the topology.
@@ -453,11 +453,11 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
 
     @property
     def row_bytes(self) -> int:  # type: ignore[override]
-        """Size of the row of a frame, bytes."""
+        """Size of the results of one frame, bytes."""
         return 4 * self._sizes[0]
 
     def prepare(self) -> PerFrame:
-        """Make the worker part, with atoms of both groups and labels for `exclude_same`."""
+        """Make the worker part that counts the neighbours of each atom."""
         return _Neighbours(self._near_pairs(), self._sizes[0])
 
     def finish(self, value: np.ndarray) -> None:

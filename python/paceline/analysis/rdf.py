@@ -254,10 +254,11 @@ class InterRDF(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Indices of the atoms that the run reads: by default those of `g1`, then of `g2`.
+        """Indices of the atoms that the run reads.
 
-        For compounds, these are all atoms from which centers are computed. For updating groups, the
-        atoms that their selections need come next, or are the only ones without compounds.
+        Without compounds and updating groups, these are the atoms of `g1`, then those of `g2`.
+        Otherwise, these are the atoms from which centers of compounds are computed (if there are
+        compounds), then the atoms that selections need (if there are updating groups).
         """
         if self._centers is None and self._found is None:
             return np.concatenate([self.g1.indices, self.g2.indices])
@@ -403,7 +404,7 @@ class InterRDF(AnalysisBase):
         return self.results.cdf
 
     def _functions(self, value: RdfCounts) -> np.ndarray:
-        """Compute the function and the running coordination number: shape (2, nbins)."""
+        """Compute `rdf` and the running coordination number: shape (2, nbins)."""
         count = value.counts.astype(np.float64)
         return np.stack([count / self._norms(value), _running(count, value.n_first)])
 

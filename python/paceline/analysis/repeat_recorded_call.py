@@ -65,7 +65,7 @@ class RepeatedCall:
 
     @property
     def files(self) -> list[str]:
-        """Names of the files of all systems, as the script gave them."""
+        """Names of the files of all systems, as in the script."""
         try:
             return [f"{name}" for one in self._call["systems"] for name in one["files"]]
         except (KeyError, TypeError) as error:

@@ -384,7 +384,7 @@ def _text_of(found: ReplicaMean | GroupDifference) -> str:
 
 
 def _remarks_on_starts(replicas: ShownReplicas, name: str) -> Iterator[str]:
-    """Yield sentences on means and differences that frames before equilibration change."""
+    """Yield sentences on means and differences that depend on frames before equilibration."""
     starts: list[str] = []
     drifts: list[str] = []
     left_out: list[str] = []

@@ -1,4 +1,4 @@
-"""Read saved tables; describe figures for files, and make the figures again from these lines."""
+"""Read saved tables; describe figures in a line of a file, and make figures from such lines."""
 
 import csv
 import hashlib

@@ -204,7 +204,7 @@ def assess_series(
     if kind != "states" and n_values >= LEAST_OF_VERDICT:
         states = crossings_of_states(production)
     doubts, factors = _doubts(production, found, error, (centre, scale), precision, kind, states)
-    # The verdict changes with a further value at the earliest.
+    # At least one further value is needed before the verdict can change.
     least = used.step if doubts else 0.0
     more = [max(least, found.length * (factor - 1)) for factor in factors]
     verdict = NOT_SHOWN if doubts else SAMPLED
@@ -317,7 +317,7 @@ def _told_apart(first: float, second: float, n_digits: int) -> tuple[str, str]:
 
 
 def wider_than(half: float, precision: float, unit: str = "") -> str:
-    """Compare half the width of an interval with a precision, with enough digits to differ."""
+    """State that an interval is wider than `precision`, with enough digits to show this."""
     shown, _ = _told_apart(half, precision, 2)
     asked = digits(precision, MOST_DIGITS)
     return f"the interval of ± {shown}{unit} is wider than ± {asked}{unit}"

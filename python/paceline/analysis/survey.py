@@ -138,7 +138,8 @@ def survey(
         residues, distances and so on (`profiles`).
     shard : (int, int), optional
         Compute only one of several equal parts of the catalogue, such as (3, 16) for the third of
-        16, in any order or at the same time. A call without `shard` then writes the tables.
+        16 parts. Parts may be computed in any order, or at the same time. A call without `shard`
+        then writes the tables.
     merge : bool
         Write the tables of finished shards, and raise an error if trajectories are missing.
     pages : int, optional

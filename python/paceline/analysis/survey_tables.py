@@ -48,7 +48,7 @@ MANIFEST = "survey.json"
 STATES = "states.json"
 #: Folder of new tables, until all are complete.
 NEXT = ".next"
-#: Number of trajectories whose rows are one row group.
+#: Number of trajectories whose rows form one row group.
 WINDOW = 200
 #: Types of the columns of each table, after the columns of the catalogue.
 TABLES: Mapping[str, Mapping[str, str]] = {
@@ -286,7 +286,7 @@ def read_manifest(folder: Path) -> JsonObject:
 
 
 def _check_types(path: Path, facts: JsonObject) -> None:
-    """Raise `UnsupportedError` if a value of a manifest has not the type that a survey writes."""
+    """Raise `UnsupportedError` if a value of a manifest has another type than a survey writes."""
     types: dict[str, Mapping[str, type]] = {
         "": dict.fromkeys(("core", *PROGRAMS), str),
         "catalogue": {"folder": str, "systems": int, "digest": str},

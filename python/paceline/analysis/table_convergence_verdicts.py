@@ -437,7 +437,7 @@ def verdicts_of_replicas(
 
 
 def place_out_of_order(table: Table) -> str:
-    """Describe the first row whose time is before that of the row before, or equal to it."""
+    """Describe the first row whose time is not later than that of the previous row."""
     x = np.asarray(table.columns[table.abscissa])
     if x.dtype.kind not in "iuf":
         return ""
@@ -517,7 +517,7 @@ def _frame_at(verdict: SeriesVerdict, times: np.ndarray) -> int:
 
 
 def _latest_start(found: Mapping[str, SeriesVerdict]) -> tuple[int | None, str]:
-    """Return the latest start, as `latest_start`, of series whose times may have other units."""
+    """Return the latest start (see `latest_start`) of series whose times may differ in units."""
     verdicts = {name: one.found for name, one in found.items()}
     return latest_start(verdicts, {name: one.start for name, one in found.items()})
 

@@ -1,6 +1,6 @@
 """Compare all pairs of frames in square tiles, by RMSD or by a user's function.
 
-Before, the positions of all frames have been collected in one pass.
+The positions of all frames are collected before, in one pass.
 """
 
 import math

@@ -360,8 +360,8 @@ class FrameBatches:
         samples : sequence of int
             Numbers of samples, from 0 to `n_samples` - 1, in any order.
         allocate : callable, optional
-            Function of the name of a field and a shape that returns a contiguous array of float32,
-            into which the field is decoded.
+            Function that takes the name of a field and a shape, and returns a contiguous array of
+            float32, into which the field is decoded.
 
         Returns
         -------

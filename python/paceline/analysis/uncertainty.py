@@ -32,9 +32,9 @@ LONG_STEP = 2.5
 LONG_STEPS, LONG_TIME = 0.02, 0.1
 #: More than this number of steps must also be long.
 FEW_STEPS = 4
-#: Maximum fraction of rows at the time of the row before, which are left out.
+#: Maximum fraction of rows that repeat the time of the previous row. Such rows are left out.
 MOST_REPEATED = 0.1
-#: Maximum difference of the steps of equally spaced times, as a fraction of the longest one.
+#: Maximum difference of the steps of equally spaced times, as a fraction of the longest step.
 UNEVEN = 0.01
 #: Note on a series whose times are strongly uneven.
 BY_TIME = "times are not equally spaced: values are weighted by the time that they stand for"

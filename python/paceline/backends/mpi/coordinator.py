@@ -92,7 +92,7 @@ class RankScheduler:
         self._awaits_caches = False
 
     def add_offsets(self, jobs: Sequence[AnyJob]) -> None:
-        """Add to replies the offsets at which ranks must write the parts that they keep."""
+        """Add to replies the offsets at which ranks must write the parts of results they store."""
         for job, one in enumerate(jobs):
             for k, analysis in enumerate(one.analyses):
                 if isinstance(analysis.computation, PartlyKept):
@@ -140,7 +140,7 @@ def coordinate(
 ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
     """Compute every block on all ranks. Called on the first rank while the others wait for a run.
 
-    `sealed` contains the pickled jobs. Results that ranks kept are yielded at the end.
+    `sealed` contains the pickled jobs. Results that ranks have stored are yielded at the end.
     """
     with comm.abort_on_error():
         for rank in comm.workers:

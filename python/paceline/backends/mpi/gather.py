@@ -44,7 +44,7 @@ _ALIGNMENT = 64
 #: The column of an analysis contains its rows, or its numbers of records.
 ColumnKey = tuple[int, int | None]
 Columns = dict[ColumnKey, np.ndarray | None]
-#: Numbers of the job, the block and the analysis of a part that a rank keeps.
+#: Numbers of the job, the block and the analysis of a part of a result that a rank stores.
 Place = tuple[int, int, int]
 #: First row and number of rows of each range of adjacent rows, shape (n_ranges, 2), by job.
 RowRanges = dict[int, np.ndarray]
@@ -66,7 +66,7 @@ class LocalResults:
         keeps: bool = False,
     ):
         self._jobs = jobs
-        #: True if this process keeps parts of results, and writes them itself.
+        #: True if this process stores parts of results, and writes these parts itself.
         self._keeps = keeps
         self._kept: dict[Place, object] = {}
         self._clock_offset = clock_offset
@@ -112,7 +112,7 @@ class LocalResults:
         return replace(result, values=values)
 
     def put(self, offsets: Sequence[tuple[Place, int]]) -> None:
-        """Write parts that were kept, given the offset of each part's block."""
+        """Write the stored parts, given the offset of each part's block."""
         for place, offset in offsets:
             job, _, k = place
             self._jobs[job].analyses[k].computation.put(self._kept.pop(place), offset)

@@ -69,7 +69,7 @@ class Shutdown:
 class WorkerReport:
     """Message from a rank to the coordinator: finished results and requests."""
 
-    #: Results of finished blocks, without values that the rank keeps.
+    #: Results of finished blocks, without values that the rank stores.
     results: Sequence[BlockResult] = ()
     #: Number of frames requested by each thread that has little work left.
     requests: dict[int, int] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Reply:
     accepted: list[bool] = field(default_factory=list)
     #: Pairs of a thread number and a block for that thread.
     tasks: list[tuple[int, AnyTask]] = field(default_factory=list)
-    #: Offsets at which the rank must write the parts of results that it keeps.
+    #: Offsets at which the rank must write the parts of results that it stores.
     offsets: list[tuple[Place, int]] = field(default_factory=list)
 
 
@@ -270,7 +270,7 @@ class RankWorker:
     ):
         if run != RankWorker._names[0]:
             RankWorker._names = run, ThreadNames()
-        #: Results that this rank keeps until the end of the run.
+        #: Results that this rank stores until the end of the run.
         self.results = LocalResults(jobs, n_blocks, clock_offset, keeps=keeps)
         self._clock_offset = clock_offset
         self._threads = ComputeThreads(n_threads, self._names[1], jobs.__getitem__)
