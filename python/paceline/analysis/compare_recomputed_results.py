@@ -78,7 +78,7 @@ class Difference:
 
     @property
     def is_small(self) -> bool:
-        """True if both values are numbers that may differ, by at most `TOLERANCE`."""
+        """True if both values are numbers that may differ, and do so by at most `TOLERANCE`."""
         return self.may_be_small and self.deviation <= TOLERANCE
 
     def __str__(self) -> str:

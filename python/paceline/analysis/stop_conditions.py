@@ -93,8 +93,8 @@ class StopConditions:
         0.1, in the unit of the table. NAME is an analysis, or NAME.COLUMN one of its series;
         without a column, the condition is on each series of the analysis.
     analyses : mapping of str to analysis
-        Analyses by name. If this is the name of its class, the text may also contain the name of
-        its command.
+        Analyses by name. If the name of an analysis is that of its class, the text may also name
+        the analysis by its command.
     aliases : mapping of str to str, optional
         Names of these analyses, by other names that the text may contain.
 

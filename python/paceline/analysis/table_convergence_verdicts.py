@@ -32,7 +32,8 @@ from paceline.contract.time_units import UNITS_IN_TITLES
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import joined
 
-#: Maximum number of series of a table that are all assessed although the user did not choose them.
+#: Maximum number of series of a table that are assessed together. If a table has more series, none
+#: is assessed, unless the user chooses some of them.
 MOST_SERIES = 16
 #: Maximum number of series whose verdicts are counted (each takes 2 ms), and maximum number of all
 #: their values.
