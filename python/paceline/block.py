@@ -14,7 +14,8 @@ FIELDS = ("positions", "velocities", "forces")
 
 #: Width of a row of `FrameBuffer.cells`.
 CELL_WIDTH = 19
-#: Slices of a row: lengths and angles, vectors, and origin of the cell, and bits of periodicity.
+#: Columns of a row: lengths and angles of the cell; its vectors; its origin; the bits that mark
+#: periodic vectors.
 _DIMENSIONS, _VECTORS, _ORIGIN, PERIODIC = slice(0, 6), slice(6, 15), slice(15, 18), 18
 
 #: Result of the validity check for a frame without fields.
@@ -99,11 +100,11 @@ LEAST_VOLUME = 0.1
 
 
 def are_placeholders(cells: np.ndarray, n_atoms: int) -> np.ndarray:
-    """Return a mask of cells that are placeholders for no cell: bool, shape (n_frames,).
+    """Return a mask of the cells that stand for a missing cell: bool, shape (n_frames,).
 
     A placeholder is 1 × 1 × 1 Å with right angles, or much too small for the atoms of a frame.
     """
-    # `numpy.isclose` takes as long as the analysis of some ten frames.
+    # Do not use `numpy.isclose`, which takes as long as the analysis of about ten frames.
     close = np.abs(cells[:, _DIMENSIONS] - PLACEHOLDER) <= ROUNDED * PLACEHOLDER
     found = close.all(axis=1)
     largest = cells[:, :3].prod(axis=1)
@@ -111,7 +112,7 @@ def are_placeholders(cells: np.ndarray, n_atoms: int) -> np.ndarray:
 
 
 def without_placeholders(cells: np.ndarray, n_atoms: int) -> np.ndarray:
-    """Replace placeholder cells by no cell, in place; other cells do not change."""
+    """Mark placeholder cells as missing, in place; other cells do not change."""
     found = are_placeholders(cells, n_atoms)
     if found.any():
         cells[found] = _core.cells_of_dimensions(np.zeros((1, 6), np.float32))
@@ -188,7 +189,7 @@ class Block:
         decoded = self._decoded
         values = decoded.validity if field == "validity" else decoded.values_of(field)
         if values is None:
-            raise AttributeError(field)  # Python then calls `__getattr__`, which raises the message
+            raise AttributeError(field)  # Python then calls `__getattr__`, which adds a message
         return values
 
     def values_of(self, field: str) -> np.ndarray:
@@ -201,8 +202,8 @@ class Block:
         values = self._decoded_field(field)
         if self._columns is None:
             return values
-        # Indexing would change the memory order of atoms and frames, and so NumPy's order of
-        # summation: results would then depend on the analyses that run together.
+        # Indexing instead of `take` would change the memory order of atoms and frames, and thus the
+        # order in which NumPy sums: results would depend on the analyses that run together.
         values = np.take(values, self._columns, axis=1)
         values.flags.writeable = False
         return values
@@ -281,8 +282,8 @@ class Block:
         except KeyError:
             why = ": they were not asked for (fields=)" if name in FIELDS else ""
             raise AttributeError(f"a block of these atoms has no {name!r}{why}") from None
-        # All blocks share these arrays, which are writeable after they were sent to other
-        # processes.
+        # All blocks share these arrays. Arrays that were sent to another process are writeable
+        # there.
         values.flags.writeable = False
         return values
 
@@ -342,8 +343,8 @@ class FrameBuffer:
 
     #: Frame numbers in the trajectory, int64, shape (n_frames,).
     frames: np.ndarray
-    #: Å, Å/ps and kJ/(mol·Å), float32, shape (n_frames, n_atoms, 3). None if no analysis needs the
-    #: field, or only its validity is checked.
+    #: Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)), float32, shape (n_frames, n_atoms,
+    #: 3). None if no analysis needs the field, or if only its validity is checked.
     positions: np.ndarray | None
     velocities: np.ndarray | None
     forces: np.ndarray | None
@@ -374,7 +375,10 @@ class FrameBuffer:
         *,
         check_validity: bool = False,
     ) -> Self:
-        """Allocate arrays for frames; with `check_validity`, only for the validity check."""
+        """Allocate arrays for frames.
+
+        With `check_validity`, the fields are only checked: an array for the check replaces theirs.
+        """
         n = len(frames)
         kept = () if check_validity else fields
         numbers = {
@@ -407,7 +411,10 @@ class FrameBuffer:
         return values
 
     def put(self, field: str, rows: slice, values: np.ndarray, held: np.ndarray) -> None:
-        """Store values of a field (`held`: frames with the field), or check them and drop them."""
+        """Store values of a field; if only validity is checked, store the result of the check.
+
+        `held` is a mask of the frames that contain the field.
+        """
         if self.validity is None:
             self.array_of(field)[rows] = values
             return
@@ -430,7 +437,7 @@ class FrameBuffer:
         self.fields[row] = 0
 
     def set_cell(self, cell: np.ndarray) -> None:
-        """Set a cell, Å and degrees, on frames without one, except for skipped frames (NaN)."""
+        """Set a cell (Å and degrees) in each frame without a cell, but not in skipped frames."""
         lacking = ~self.cells[:, _DIMENSIONS].any(axis=1)
         self.cells[lacking] = _core.cells_of_dimensions(np.array([cell], dtype=np.float32))
 

@@ -2,8 +2,8 @@
 
 A checkpoint is a journal (`paceline._util.journal`). Its first record is JSON text with the facts
 that identify a run, and the size of the run's blocks. Each further record is a pickle of plain
-tuples, lists and arrays. It contains the number of a trajectory, a `Record` of its results, and the
-clock. In the `Record`, the partial results of each subtree are pickled separately.
+tuples, lists and arrays. It contains the number of a trajectory, a `Record` of its results, and a
+`_Clock`. In the `Record`, the partial results of each subtree are pickled separately.
 """
 
 import contextlib
@@ -49,8 +49,8 @@ GROWTH = 3
 #: Size of the rows in one record when all records are rewritten, bytes.
 ROWS_BYTES = 64 * 2**20
 
-#: Attributes that every analysis has: attributes of the run, and others that are compared
-#: separately.
+#: Attributes of analyses that `_used_by_next_stage` leaves out: those that the run sets, and those
+#: that are compared separately.
 _COMPARED = {*Analysis.__annotations__, *RUN_ATTRIBUTES, "transforms", "skip_damaged"}
 
 #: Name of a fact, its value as a text, and its digest.
@@ -58,7 +58,9 @@ Fact = tuple[str, str, str]
 
 
 class Checkpoint:
-    """Checkpoint of one run; enter it before blocks are assigned, leave it with the results.
+    """Checkpoint of one run, as a context manager.
+
+    Enter it before blocks are assigned, and leave it when the results are complete.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ class Checkpoint:
     CheckpointError
         The file is not a checkpoint, is in use, or was damaged.
     FileNotFoundError
-        Its folder does not exist.
+        The folder of the file does not exist.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -120,16 +122,16 @@ class Checkpoint:
             self._stopping.__exit__(kind, error, trace)
 
     def block_frames(self, number: int, given: int | None) -> int | None:
-        """Return the frames per block of a trajectory: those of the resumed run, or as given."""
+        """Return the frames per block of a trajectory: those of the checkpoint, else `given`."""
         sizes = self._found["block_frames"] if self._found else []
         return sizes[number] if number < len(sizes) else given
 
     def begin_stage(self, runs: Sequence[FramePass | PartsRun], timings: Timings) -> None:
-        """Restore the results of the resumed run for one stage; stages are restored in order.
+        """Restore the stored results of one stage; stages are restored in order.
 
-        `timings` are set as if this run had started when the earlier run ended. Raises
-        `CheckpointError` if the checkpoint belongs to another run, and `UnsupportedError` if this
-        run cannot be resumed.
+        The time of the interrupted run is added to `timings`, as if that run had ended just now.
+        Raises `CheckpointError` if the checkpoint belongs to another run, and `UnsupportedError` if
+        a run of these analyses and trajectories cannot be resumed.
         """
         if not self._begun:
             self._recognize([one for one in runs if isinstance(one, FramePass)])
@@ -202,11 +204,11 @@ class Checkpoint:
         """Do nothing, because a checkpoint belongs to one run."""
 
     def settle(self) -> bool:
-        """Return False, because all blocks of a stage are done together."""
+        """Return False: a stage ends only when all its blocks are done."""
         return False
 
     def add(self, result: BlockResult) -> None:
-        """Collect the results of one or several blocks, and write them soon."""
+        """Collect the results of one or several blocks; write if the last write is old enough."""
         with self._stopping.delayed():
             self._whole = False
             self._stage[result.job].collected.add(result)
@@ -219,10 +221,10 @@ class Checkpoint:
 
     def _write(self) -> None:
         """Write new results; if that fails, warn and try again next time."""
-        if self._later:  # the journal has records of later stages, which are not all in memory
+        if self._later:  # a rewrite would lose the records of stages that have not begun yet
             return
         try:
-            if self._old:  # the journal's clock is that of the resumed run
+            if self._old:  # times in the journal refer to the clock of the interrupted run
                 self._rewrite()
             for number in range(len(self._runs)):
                 self._append(number)
@@ -249,7 +251,7 @@ class Checkpoint:
         return _Clock(self._timings.dealt, time.monotonic_ns(), self._timings.t_comm)
 
     def _count(self, number: int, record: Record, cursor: Cursor) -> None:
-        """Count the bytes of the journal, and those that are still needed."""
+        """Update the sizes of stored subtrees, and the number of bytes that became obsolete."""
         sizes = self._sizes[number]
         sizes.update((key, len(data)) for key, data in record.nodes.items())
         self._dead += sum(sizes.pop(key) for key in sizes.keys() - cursor.nodes)
@@ -285,7 +287,7 @@ class Checkpoint:
     def _leave(self, error: BaseException) -> None:
         """Write what was collected before an error, and report it."""
         if self._begun and self._whole and not isinstance(error, CheckpointError):
-            with contextlib.suppress(CheckpointError):  # the run ends with the other error
+            with contextlib.suppress(CheckpointError):  # the run ends with `error` instead
                 self._write()
         kept = f"what was done before is in {self._journal.path} as it was"
         if self._bare:
@@ -307,9 +309,9 @@ class Checkpoint:
 
 
 def check_resumable(runs: Sequence[FramePass], done: str, advice: str) -> None:
-    """Raise `UnsupportedError` for analyses and trajectories of which no results can be kept.
+    """Raise `UnsupportedError` if results of an analysis or trajectory cannot be stored.
 
-    The message says that they cannot be `done`, such as "continued", and gives `advice`.
+    The message states that they cannot be `done`, such as "continued", and contains `advice`.
     """
     for one in runs:
         for analysis in one.run.job.analyses:
@@ -327,10 +329,13 @@ def check_resumable(runs: Sequence[FramePass], done: str, advice: str) -> None:
 
 
 class _Clock(NamedTuple):
-    """Times of the first assignment of blocks and of this record, ns; collecting time, s."""
+    """Times that are stored with each record."""
 
+    #: Time at which the first block was assigned, ns.
     dealt: int
+    #: Time at which the record was written, ns.
     now: int
+    #: Time spent so far on collecting results, s.
     t_comm: float
 
 
@@ -338,7 +343,7 @@ _TIMING_VALUES = attrgetter(*(column.name for column in fields(BlockTiming)))
 
 
 def _encode_record(number: int, record: Record, clock: _Clock) -> bytes:
-    """Pickle a record without references to classes of this package, whose modules may move."""
+    """Pickle a record as plain values: in later versions, classes may be in other modules."""
     ranges = [
         (one.first, one.stop, np.asarray(one.times), [_plain(rows) for rows in one.rows])
         for one in record.ranges
@@ -469,7 +474,7 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
     named = (analysis.name for analysis in one.analyses if not analysis.is_companion)
     yield _fact("analyses", ", ".join(named))
     both = list(zip(one.analyses, one.job.analyses, strict=True))
-    # List requested analyses first: if anything differs, they should be named.
+    # List requested analyses before companions, because the first difference is reported.
     both.sort(key=lambda pair: pair[0].is_companion)
     for analysis, half in both:
         indices = np.asarray(analysis.indices)

@@ -1,12 +1,12 @@
-"""Processes of this machine, started by loky, and any other executor of `concurrent.futures`.
+"""Backends that compute in processes of this machine, or on executors of `concurrent.futures`.
 
-Loky's processes need no `__main__` guard, and do not import the user's script.
+Loky starts the processes. They need no `__main__` guard, and do not import the user's script.
 
-The pools of loky and of `concurrent.futures` have one thread that reads results from a pipe and
-detects dead workers. If a killed worker leaves a truncated message, this thread waits for ever for
-the rest: other processes have the same pipe open, so that the pipe does not end. When loky shuts
-down a pool, it sends idle workers a stop message through a queue, whose lock a killed worker may
-still hold. `HangCheck` therefore ends pools that would hang.
+Each pool of loky or of `concurrent.futures` has one thread that reads results from a pipe and
+detects dead workers. If a worker is killed in the middle of a message, this thread waits for ever
+for the rest, because other processes have the same pipe open, so that the pipe does not end. When
+loky shuts down a pool, it sends a stop message to idle workers through a queue; a killed worker may
+still hold the lock of this queue. `HangCheck` therefore ends pools that would hang.
 """
 
 import contextlib
@@ -62,17 +62,17 @@ GRACE = 0.1
 #: Duration of the sample from which the remaining time is estimated, seconds.
 SAMPLE = 0.3
 #: Minimum remaining time for which processes are started, seconds. Starting them takes about one
-#: second, to import MDAnalysis.
+#: second, because they import MDAnalysis.
 WORTH = 3.0
-#: Minimum duration of a batch, seconds. A loky worker waits 1.5 ms for its next batch. With single
-#: blocks of 14 ms, this was 11 % of the time.
+#: Minimum duration of a batch, seconds. A loky worker waits 1.5 ms for its next batch. When each
+#: batch was a single block of 14 ms, the waits took 11 % of the time.
 BATCH_SECONDS = 0.1
 #: Time between checks of a pool while no result arrives, seconds.
 LOOK = 1.0
 #: Time for which idle workers stay alive for the next run in a notebook, seconds.
 IDLE = 60
 
-#: Environment of paceline's workers, which are not registered with MDAnalysis.
+#: Environment of paceline's workers. With it, they do not register paceline with MDAnalysis.
 _NO_SCRIPT = {"PACELINE_SCRIPT": ""}
 
 BatchFuture = Future[BlockResult | None]
@@ -194,8 +194,8 @@ class Adaptive(ForMDAnalysis):
 
     A copy of the analysis computes each part, in this process or a worker, so that results are
     bit-identical in both cases. An analysis that cannot be copied, or whose function keeps state
-    from frame to frame, is computed as in MDAnalysis. If a program has patched MDAnalysis, the
-    analysis stays in this process. `description` says how the last analysis was computed.
+    from frame to frame, is computed in this process, without copies. If a program has patched
+    MDAnalysis, no workers are started. `description` states how the last analysis was computed.
     """
 
     name = "adaptive"
@@ -261,7 +261,8 @@ class Pool(ForMDAnalysis):
         self._executor = executor
         self.name = type(executor).__name__.lstrip("_")
         self.n_workers = worker_count(n_workers or getattr(executor, "_max_workers", None))
-        if isinstance(executor, ThreadPoolExecutor | ProcessPoolExecutor):  # of this machine
+        # Workers of these executors run on this machine.
+        if isinstance(executor, ThreadPoolExecutor | ProcessPoolExecutor):
             self.threads_in_frame = self.n_workers
 
     def run(
@@ -304,10 +305,10 @@ def run_batches(
 ) -> Generator[BlockResult | DuplicateAttempt, None, dict[BatchFuture, DuplicateAttempt]]:
     """Run every batch of a scheduler on an executor; yield results in order of completion.
 
-    `batches` receives the durations of blocks. If the executor breaks, the scheduler gets its
-    batches back, and `BrokenExecutor` is raised. Returns the futures that still run although
-    another attempt at their batch finished first. With `cancels`, futures that have not started at
-    the end are cancelled.
+    `batches` receives the durations of blocks. If the executor breaks, unfinished batches are
+    returned to the scheduler, and `BrokenExecutor` is raised. At the end, some futures may still
+    run although another attempt at their batch finished first: returns these futures, each with a
+    record of its attempt. With `cancels`, futures that have not started by then are cancelled.
     """
     log, clocks = AttemptLog(), HostClocks()
     sender = _Sender(executor, n_workers, pickled)
@@ -321,7 +322,7 @@ def run_batches(
 
     try:
         while not scheduler.finished:
-            # Twice the number of workers: no worker waits while its last result is returned.
+            # Send two batches per worker, so that no worker waits while its result is returned.
             while len(pending) < 2 * n_workers and (batch := scheduler.assign()) is not None:
                 send(batch, time.monotonic_ns())
             while len(pending) < n_workers and (batch := scheduler.assign_overdue()) is not None:
@@ -358,7 +359,7 @@ def run_batches(
         # Batches without a future are included: the executor may have refused a batch that was just
         # assigned.
         for batch in scheduler.running:
-            # Only an unpickling error has a cause, and is then given as the reason of the loss.
+            # Only an unpickling error has a cause; such an error is the reason of the loss.
             scheduler.return_lost(batch, str(error) if error.__cause__ else "")
         raise
     finally:
@@ -368,7 +369,10 @@ def run_batches(
 
 
 def _result_of(future: BatchFuture, batch: TaskBatch) -> BlockResult | None:
-    """Return the result of a batch; raise `WorkerError` if result or batch cannot be pickled."""
+    """Return the result of a batch, or None if the worker lacks the job.
+
+    Raises `WorkerError` if result or batch cannot be pickled.
+    """
     try:
         return future.result()
     except PacelineError:
@@ -377,7 +381,8 @@ def _result_of(future: BatchFuture, batch: TaskBatch) -> BlockResult | None:
         if not isinstance(error, pickle.PicklingError) and "pickle" not in str(error):
             raise
         reason: BaseException = error
-        # Loky's error repeats its cause; the cause of other errors is the text of a traceback.
+        # Loky's error is less precise than its cause, which is reported instead. The cause of
+        # other errors is only the text of a traceback.
         if error.__cause__ and type(error.__cause__).__name__ != "_RemoteTraceback":
             reason = error.__cause__
         raise WorkerError(
@@ -387,9 +392,9 @@ def _result_of(future: BatchFuture, batch: TaskBatch) -> BlockResult | None:
 
 
 class _Sender:
-    """Sends a job in full once per worker, and afterwards only the job's key.
+    """Sender that sends a job in full as often as there are workers, and then only the job's key.
 
-    The caller cannot choose which worker gets a batch. A worker that lacks the job returns None,
+    The sender cannot choose which worker gets a batch. A worker that lacks the job returns None,
     and the batch is sent again with the job.
     """
 
@@ -417,7 +422,7 @@ class HangCheck:
     def __init__(self, executor: Executor):
         self._executor: Any = executor
         self._dead_since: float | None = None
-        #: True if the pool hung; the error that the pool raises afterwards is not the cause.
+        #: True if the pool hung; the error that the pool then raises is only a consequence.
         self.found = False
 
     def check(self) -> None:
@@ -466,15 +471,15 @@ def end_pool(executor: Any) -> None:
         if thread.is_alive():
             _break_pool(processes, results)
             thread.join()
-    # Without readers, sending fails. Otherwise a thread that must send more than the pipe can store
-    # would wait for ever.
+    # Close the reading end, so that sending fails. Otherwise a thread that must send more than the
+    # pipe can store would wait for ever.
     if calls is not None:
         with contextlib.suppress(OSError):
             calls._reader.close()
 
 
 def _has_ended(process: Any) -> bool:
-    """Check whether a process has ended, and leave its exit status for the pool."""
+    """Check whether a process has ended, without reading its exit status, which the pool needs."""
     try:
         return bool(wait_for_pipes([process.sentinel], 0))
     except (OSError, ValueError, AttributeError):
@@ -487,6 +492,6 @@ def _break_pool(processes: list[Any], queue: Any) -> None:
         with contextlib.suppress(OSError, ValueError, TypeError):
             if process.exitcode is None:
                 os.kill(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-    # The pool's thread now reads the end of the pipe.
+    # After the last writer has closed the pipe, the pool's thread reads the end of the pipe.
     with contextlib.suppress(OSError, AttributeError):
         queue._writer.close()

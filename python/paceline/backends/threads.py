@@ -14,8 +14,8 @@ from paceline.engine.tasks_and_results import AnyJob, AnyTask, BlockResult
 from paceline.engine.worker import ThreadNames, Worker
 from paceline.performance.record import DuplicateAttempt
 
-#: Time for earlier blocks to end after a block failed, seconds. The error of the first block is
-#: raised.
+#: Time to wait for earlier blocks after a block has failed, seconds. If several blocks fail, the
+#: error of the first one is raised.
 GRACE = 2.0
 
 
@@ -116,7 +116,7 @@ class _SharedScheduler:
                 self._changed.notify_all()
 
     def wait_for_earlier(self, task: AnyTask | None, seconds: float) -> None:
-        """Wait until no earlier task is running."""
+        """Wait until no task that precedes `task` is running, but at most `seconds`."""
 
         def ended() -> bool:
             return all(_task_order(other) >= _task_order(task) for other, _ in self._busy.values())

@@ -41,7 +41,7 @@ class Command(NamedTuple):
 
     @property
     def select(self) -> tuple[str, ...]:
-        """Default selections in the order of trial; empty if --select is required."""
+        """Default selections, in the order in which they are tried; empty without a default."""
         first = self.entry["select"]
         return (first, *self.entry["select_otherwise"]) if first else ()
 
@@ -143,7 +143,10 @@ def command_of(name: str) -> Command:
 
 
 def add_option(parser: CommandParser, keyword: str, flag: str, **given: Any) -> None:
-    """Add the option of a keyword; `given` are arguments of argparse from the catalogue."""
+    """Add the option `flag`, which sets a keyword of the analysis.
+
+    `given` are arguments of argparse from the catalogue.
+    """
     if given.get("action") != "append":
         given = {key: tuple(one) if isinstance(one, list) else one for key, one in given.items()}
     if "type" in given:

@@ -256,7 +256,7 @@ def run_battery(args: argparse.Namespace) -> None:
 def _run(
     args: argparse.Namespace, groups: Mapping[str, Any], make: Any, names: Iterable[str] = ()
 ) -> None:
-    """Make the battery or its replicas, and run them; `names` are analyses that each one has."""
+    """Make and run a battery, or one for each replica; `names` are analyses that each contains."""
     from paceline.cli.run_analysis_command import check_battery_options, run_battery_of, system_of
 
     groups = groups or _groups_of(args)

@@ -47,7 +47,8 @@ from paceline.performance.scaling_benchmark import (
 )
 from paceline.trajectory.open import files_named, open_files
 
-#: Maximum fraction of a file in memory after it was dropped; other programs may read the file.
+#: Maximum fraction of a file that may be in memory after the file was dropped from the page cache.
+#: The fraction is not zero if other programs read the file.
 DROPPED = 0.01
 #: Minimum time of a run for a meaningful measurement, s.
 SHORT = 0.5
@@ -128,7 +129,7 @@ def measure(args: argparse.Namespace) -> None:
 
 def one_run(args: argparse.Namespace, begun: float) -> None:
     """Run the analysis; print its measurements since `begun` (s) as one line of JSON."""
-    # The parent process, which starts these runs, does not import MDAnalysis.
+    # Imported here, because the parent process, which starts these runs, needs no MDAnalysis.
     from paceline.cli.run_analysis_command import run_analysis
 
     asked = json.loads(args.one_run)
@@ -190,11 +191,11 @@ class Bench:
 
     @property
     def run_counts(self) -> str:
-        """Number of completed runs, and of planned runs."""
+        """Text with the numbers of completed and of planned runs."""
         return f"{len(self.runs)} of {self.n_planned} runs"
 
     def begin(self) -> None:
-        """Do the first run, which is not counted: it makes indexes and determines sizes."""
+        """Do the first run, which is not counted: it makes frame indexes, and counts frames."""
         n = self.counts[-1]
         _say(
             f"{_size(self.files)}; the first run, with {_workers(n, self.backend)}, is not "
@@ -230,7 +231,7 @@ class Bench:
             self._compare(run)
 
     def remarks(self) -> Iterator[str]:
-        """Yield warnings about these numbers of workers."""
+        """Yield warnings about conditions under which the measurement means little."""
         shared = [n for n in self.counts if n > self.cpus]
         if shared and len(self.hosts) < 2:
             yield (

@@ -48,7 +48,8 @@ _WRONG_NAMES = (
     *(FileNotFoundError, FileExistsError, PermissionError),
     *(IsADirectoryError, NotADirectoryError),
 )
-#: Value of a keyword in a message, and a keyword after which the message itself names the option.
+#: Patterns of a keyword's value in a message, and of a keyword that the message itself explains by
+#: an option.
 _VALUE = r"True\b|None\b|\"[^\"]*\"|'[^']*'|\([0-9., ]*\)|[0-9][\w.]*"
 _NAMED = re.compile(
     rf"\b\w+=({_VALUE})?(?: \((?P<inside>--[\w-]+(?: [^)]*)?)\)|, (?P<behind>--[\w-]+))"
@@ -90,7 +91,10 @@ def modules() -> dict[str, str]:
 
 @functools.cache
 def _groups() -> list[tuple[str, str, list[str]]]:
-    """List headings of the help, modules and commands; headings are empty within a section."""
+    """List the groups of commands in the help, each with heading, module and names of commands.
+
+    A group with an empty heading belongs to the section of the previous group.
+    """
     known = [one for one in catalogue().values() if one["has_command"]]
     of_pages = {page: [one["name"] for one in known if page in one["section"]] for page in PAGES}
     return [
@@ -142,7 +146,7 @@ def _anonymously() -> Iterator[None]:
 def _launch(argv: list[str]) -> int:
     """Run the command line in this process, or on the ranks of an MPI job."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        # Filenames need not be UTF-8; a pipe on Windows cannot encode all our characters.
+        # Filenames need not be UTF-8, and a pipe on Windows cannot encode all printed characters.
         utf8 = sys.stdout.encoding.lower() == "utf-8"
         sys.stdout.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")
     size, _ = launched()
@@ -250,7 +254,7 @@ def _check_backend(args: argparse.Namespace) -> None:
 def resolve_addresses(args: argparse.Namespace) -> None:
     """Replace addresses of local files by paths; raise an error for URLs that are not allowed.
 
-    Only arguments that are trajectories or topologies may be addresses of objects.
+    Only trajectories and topologies may be addresses of objects in object stores.
     """
     sources = {"files", "topology", "trajectory"} if vars(args).get("form") else set()
     for name, value in vars(args).items():
@@ -266,8 +270,8 @@ def resolve_addresses(args: argparse.Namespace) -> None:
             ]
             setattr(args, name, named if several else named[0])
             continue
-        # These are the address of a running simulation, and a folder or address of trajectories,
-        # which the survey checks.
+        # `engine` is the address of a running simulation. `catalogue` is here a folder or address
+        # of trajectories, which `paceline survey` checks.
         if name == "engine" or (name == "catalogue" and args.pattern is not None):
             continue
         if name in vars(args).get("text_names", ()):
@@ -400,7 +404,7 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
 
 
 class _Warnings:
-    """Print each warning of paceline once; warnings of libraries are for programmers."""
+    """Print each warning of paceline once; omit those of libraries, which are for programmers."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options

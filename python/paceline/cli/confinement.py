@@ -2,9 +2,9 @@
 
 `paceline mcp` runs the commands of its clients in this way. Two checks work together. Paths that
 the command line names, and those that batteries and tables name, pass `check_local`, which resolves
-links. Files that Python code opens in any other way, such as the includes of a topology, pass an
-audit hook of Python. Programs cannot be started, and Python code cannot open connections. Threads
-of the process are confined in the same way; worker processes would not be, and are not started.
+links. Files that Python code opens in any other way, such as the includes of a topology, are checked
+by an audit hook of Python. Programs cannot be started, and Python code cannot open connections.
+Threads are confined in the same way. Worker processes would not be confined, and are not started.
 """
 
 import errno
@@ -26,7 +26,7 @@ from paceline.trajectory.open import cache_folder
 
 #: Scheme of a URL: two letters or more, because one letter is a Windows drive.
 _URL = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):/")
-#: Folders of the system from which Python's libraries read, and further files.
+#: Folders of the system from which Python's libraries read, and single files that they read.
 _OF_SYSTEM = (
     *("/usr", "/lib", "/lib64", "/bin", "/proc", "/sys", "/dev", "/System", "/Library"),
     "/etc/fonts",
@@ -78,8 +78,9 @@ def check_command_line(
 ) -> None:
     """Raise `UnsupportedError` if a word of a command line leads out of the folder.
 
-    A word may be a text, an option with its value as in --output=FILE, or as in -oFILE. `texts` are
-    options whose values name no file. Without `matches`, the files of patterns are not checked.
+    A word may be a value, or an option joined with its value, as in --output=FILE or -oFILE.
+    `texts` are options whose values name no file. Without `matches`, the files of patterns are not
+    checked.
     """
     for word in words:
         if "\0" not in word and word.partition("=")[0] in texts:
@@ -92,10 +93,10 @@ def check_command_line(
 
 
 def run_confined(arguments: Sequence[str]) -> int:
-    """Run a command: the main function of a job of `paceline mcp`.
+    """Run a command, confined to a folder; each job of `paceline mcp` calls this function.
 
-    `arguments` are a pipe whose closing ends this process, the folder, "stores" or "", and the
-    command line.
+    `arguments` are the number of a pipe whose closing ends this process, the folder, "stores" or
+    "", and the command line.
     """
     pipe, folder, stores, *command = arguments
     end_when_closed(int(pipe))
@@ -129,8 +130,8 @@ class _Watch:
         own += [os.path.realpath(path) for path in (*caches, configured) if path]
         package = Path(__file__).resolve().parents[1]
         installed = [sys.prefix, sys.base_prefix, sys.exec_prefix, f"{package}"]
-        # Only packages are readable: sys.path may also contain the folder in which the server was
-        # started, such as a home.
+        # Of sys.path, only folders of packages are readable, because sys.path may also contain the
+        # folder in which the server was started, such as a home folder.
         installed += [path for path in sys.path if "site-packages" in Path(path).parts]
         installed += [os.path.realpath(path) for path in installed if path]
         shared: list[str | Path] = [
@@ -168,18 +169,18 @@ class _Watch:
 
     def _check_path(self, path: object, *, writes: bool, lists: bool = False) -> None:
         if not isinstance(path, str | bytes | os.PathLike):
-            return  # the number of an open file, or the current folder
+            return  # the number of an open file, or None for the current folder
         end = os.sep if lists else ""
         name = os.path.abspath(os.fsdecode(path)) + end
         roots = self._writable if writes else self._readable
-        # Files of Python itself are many; links among them need not be resolved.
+        # To save time, links are not resolved for files of Python itself, which are many.
         if not writes and name.startswith(self._readable) and not name.startswith(self._writable):
             allowed = _SECRET.match(name) is None
         else:
             allowed = (os.path.realpath(name) + end).startswith(roots) or name == os.devnull
             allowed |= name in _FILES and not writes
         if not allowed:
-            # Libraries expect the error number that the system would give.
+            # Libraries expect the error number that the operating system would return.
             raise PermissionError(errno.EACCES, _OUTSIDE, name)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _UNIT = r"(?i:fs|ps|ns|us|µs|ms)"
 #: Titles of times and frames in tables of other programs, such as "t (ps)", "#Frame", "time[ns]".
-#: "T" is usually a temperature.
+#: A capital "T" is excluded, because it is usually a temperature.
 _OTHER_TITLE = re.compile(
     r"#?\s*(?:(?P<frame>(?i:frame(?P<counts>s)?))|(?i:(?:simulation )?time)|t)"
     rf"(?:\s*(?:\[\s*(?P<square>{_UNIT})?\s*\]|\(\s*(?P<round>{_UNIT})?\s*\))"
@@ -95,7 +95,7 @@ def add_convergence(commands: Commands) -> CommandParser:
 
 
 def _above_0(text: str) -> float:
-    """Convert a number; the unit is that of the series, and not part of the number."""
+    """Convert a text to a number above 0; the text has no unit, because the series has one."""
     try:
         value = float(text)
     except ValueError:
@@ -129,7 +129,7 @@ def run_convergence(args: argparse.Namespace) -> None:
             table = _series_of(saved, args)
             of_tables[path] = [] if args.replicas else _verdicts(path, table, args)
         except UnsupportedError as error:
-            # Of the tables of a folder, others can be assessed.
+            # If several tables are given, such as all tables of a folder, assess the others.
             if len(args.tables) == 1 or args.replicas:
                 raise
             say(f"{path} is left out: {_reason(error, path)}")
@@ -196,10 +196,10 @@ def _name(path: Path, title: str, paths: Collection[Path]) -> str:
 
 
 def with_times(saved: "SavedTable") -> "tuple[SavedTable, list[str]]":
-    """Give the column of times of a table its usual title; return the table, and what was assumed.
+    """Rename the column of times to its usual title; return the table, and notes on assumptions.
 
-    Of a table without titles, the first column has the times if it increases, and a single column
-    has equally spaced values.
+    If a table has no titles, its first column contains the times, provided that it increases. A
+    single column contains values that are equally spaced in time.
     """
     from paceline.analysis.saved_table_format import FIGURE
 
@@ -233,7 +233,7 @@ def with_times(saved: "SavedTable") -> "tuple[SavedTable, list[str]]":
 
 
 def _are_numbers_of_frames(arrays: "Mapping[str, np.ndarray]", title: str) -> bool:
-    """True if a column titled frames has their numbers, and not how many there are."""
+    """True if a column with the title "frames" contains frame numbers, not numbers of frames."""
     values = arrays[title]
     is_first = title == next(iter(arrays))
     return is_first and values.dtype.kind in "iuf" and bool(np.all(np.diff(values) > 0))
@@ -253,7 +253,7 @@ def _is_usual(title: str) -> bool:
 
 
 def _check_different(args: argparse.Namespace) -> None:
-    """Refuse a table that is given as two replicas; without replicas, leave out the repetition."""
+    """Raise an error if a table is given as two replicas; without --replicas, use it only once."""
     from paceline.cli.print_results import say
 
     known: dict[str, Path] = {}
@@ -271,7 +271,7 @@ def _check_different(args: argparse.Namespace) -> None:
 
 
 def _series_of(saved: "SavedTable", args: argparse.Namespace) -> "Table":
-    """Return the series of a table; if it has only columns of text, name the option for them."""
+    """Return the series of a table; if all columns are text, the error names --kind states."""
     with_texts = args.kind == "states"
     try:
         table = saved.in_time(args.y or (), texts=with_texts)
@@ -280,7 +280,7 @@ def _series_of(saved: "SavedTable", args: argparse.Namespace) -> "Table":
             raise
         raise UnsupportedError(f"{saved.path}: {hint}") from None
     if args.y:
-        # The verdict on a series does not depend on the choice of others.
+        # The verdict on a series must not depend on which other series are chosen.
         with suppress(UnsupportedError):
             whole = saved.in_time(texts=with_texts)
             table = replace(table, n_series=whole.n_series)
@@ -294,7 +294,7 @@ def _hint_of_texts(saved: "SavedTable") -> str:
 
 
 def _why_not_drawable(tables: "Sequence[Table]") -> str:
-    """Return why there is no figure of text, or of tables that cannot share one; otherwise ""."""
+    """Return why no figure is possible (text, or tables that cannot share one); otherwise ""."""
     from paceline.analysis.figures import check_same_kind
 
     if len(tables) > 1 and any(one.panels for one in tables):

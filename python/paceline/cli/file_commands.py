@@ -133,7 +133,7 @@ COPIED = _either([*(format.name for format in _core.formats() if format.appends)
 FORMATS = _either([*(format.name for format in _core.formats()), "HDF5"])
 
 VALIDATE_COLUMNS = ("file", "frame", "byte", "time (ps)", "verdict", "what")
-#: Warn if reading takes more bytes than before, by more than this factor.
+#: Factor by which repacking may increase the bytes to read without a warning.
 _DEARER = 2.0
 #: Exit status for a bad file.
 BAD = 1
@@ -219,7 +219,7 @@ def _for_each(names: list[str], command: Callable[[str], None]) -> None:
 
 
 def _show(facts: "Sequence[Fact]", *, blank: bool) -> None:
-    """Print one fact per line, unless only the name is known; also for an unreadable file."""
+    """Print one fact per line; print nothing if only the name of the file is known."""
     if len(facts) > 1:
         width = max(len(one.heading) for one in facts)
         lines = (f"{one.heading:{width}}  {one.text}" for one in facts)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from paceline.analysis.frames_by_table import ChosenFrames
     from paceline.analysis.saved_table_format import SavedTable
 
-#: Maximum difference of times that counts as rounding, relative and in ps.
+#: Maximum difference of times that counts as rounding: this fraction of the time, plus this number
+#: of ps.
 TIMES_APART = 1e-4
 FRAMES_EXAMPLES = """\
 examples:

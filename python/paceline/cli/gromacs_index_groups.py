@@ -55,9 +55,10 @@ DEFAULT_GROUPS = {
     "Other": f"not (protein or {_WATER} or {_DNA} or {_RNA} or {_ION})",
     "Water_and_ions": f"{_WATER} or {_ION}",
 }
-#: Residues that get no group by residue name: protein, water and nucleic acids.
+#: Selection of the residues for which no groups by residue name are made: protein, water and
+#: nucleic acids.
 _LARGE = f"protein or {_WATER} or {_DNA} or {_RNA}"
-#: Names of parameters of `select_atoms`, which cannot be names of groups there.
+#: Names of parameters of `select_atoms`, which therefore cannot be names of its groups.
 _TAKEN = inspect.signature(MDAnalysis.AtomGroup.select_atoms).parameters
 #: Maximum number of group names in an error message.
 _LISTED = 40
@@ -65,7 +66,8 @@ _LISTED = 40
 _DIGITS = 10
 
 
-#: MDAnalysis's message about an incomplete selection, with the word it expected next.
+#: Pattern of MDAnalysis's message about an incomplete selection; its group is the word that
+#: MDAnalysis expected next.
 _ENDS = re.compile(
     r"(?:Selection failed: ')?(?:Unknown selection|Unexpected) token: 'None'"
     r"(?: Expected: '(.*)')?'?"
@@ -81,7 +83,7 @@ class IndexFile:
     """Groups of atoms from an index file."""
 
     path: str
-    #: Number of atoms of the system that the file numbers.
+    #: Number of atoms of the system to which the file belongs.
     n_atoms: int
     #: Indices of the atoms of each group, from 0, in the order of the file.
     groups: dict[str, np.ndarray]

@@ -40,7 +40,7 @@ _NAMES = ("count", "size")
 
 @dataclass(frozen=True)
 class Stripes:
-    """Number of server objects that store a file in turn, and number of bytes in each turn."""
+    """Stripes of a file: number of storage objects that are filled in turn, and bytes per turn."""
 
     count: int
     size: int
@@ -165,7 +165,7 @@ def _number(value: float | None) -> str:
 
 
 def _requests(core: TrajectoryFile, before: Requests, seconds: float) -> Fact:
-    """Describe the requests that were sent to open an object."""
+    """Make the fact about the requests that were sent to open a file in an object store."""
     made = Requests.so_far().since(before)
     if isinstance(core, Hdf5File):
         made = Requests(*(here + helper for here, helper in zip(made, core.requests, strict=True)))
@@ -286,7 +286,8 @@ def stripes_of(path: str | os.PathLike) -> Stripes | None:
 def parse_stripes(text: str) -> Stripes | None:
     r"""Return the stripes in the output of `lfs getstripe`.
 
-    Parts of a file may differ; the last part that has objects is returned.
+    The stripes of different parts of a file may differ. Returns those of the last part that is in
+    use.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Output of commands as one JSON document, and errors as its part."""
+"""Output of a command as one JSON document, which also contains the command's error."""
 
 import math
 import os
@@ -34,7 +34,7 @@ class ErrorFacts(TypedDict):
 
 
 class Answer:
-    """Document of the command that runs; it is printed when the command ends."""
+    """JSON document of the running command; it is printed when the command ends."""
 
     def __init__(self, command: str):
         self._command = command
@@ -43,7 +43,7 @@ class Answer:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep the values that the command passes to `answer_with` within the block."""
+        """Until the end of the `with` block, store the values that are passed to `answer_with`."""
         token = _running.set(self)
         try:
             yield
@@ -51,7 +51,7 @@ class Answer:
             _running.reset(token)
 
     def keep(self, values: Mapping[str, object]) -> None:
-        """Keep the keys of the command's document."""
+        """Store the keys and values of the command's document."""
         self._values = values
 
     def print(self, warnings: Sequence[str] = (), failure: ErrorFacts | None = None) -> None:
@@ -115,9 +115,10 @@ def in_json(value: object) -> object:
 
 
 def failure_of(error: BaseException, message: str, *, may_skip: bool = False) -> ErrorFacts:
-    """Describe an error; `may_skip` if the command has --on-error.
+    """Describe an error.
 
-    Facts come from the attributes of the error, or of the error that caused it.
+    Facts come from the attributes of the error, or of the error that caused it. `may_skip` is true
+    if the command could leave out damaged frames with --on-error skip.
     """
     known: dict[str, object] = {}
     for one in (error, error.__cause__):

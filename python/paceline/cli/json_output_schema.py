@@ -1,8 +1,8 @@
 """Declarations of the JSON documents that commands print, and the schema that is made of them.
 
 The classes declare the keys of a document with types and meanings. `paceline schema` converts them
-to a JSON Schema. Each command names its document where it declares ``--json``; only the schema
-needs this module, because its classes take a tenth of the time in which a command starts.
+to a JSON Schema. Where a command declares ``--json``, it refers to the class of its document by
+name: it does not import this module, because that would add a tenth to the time to start a command.
 """
 
 import sys
@@ -23,7 +23,7 @@ from typing import (
 from paceline.cli.json_output import MOST_DESCRIBED, SCHEMA_VERSION, ErrorFacts
 from paceline.errors import UnsupportedError
 
-#: Identifier of the schema; it is a name, which need not be an address.
+#: Identifier of the schema; it is only a name, and not an address from which it can be loaded.
 SCHEMA_ID = f"urn:paceline:json:{SCHEMA_VERSION}"
 
 Interval = Annotated[
@@ -546,10 +546,11 @@ def document_named(name: str) -> type:
 
 
 def schema_of(documents: Mapping[str, object]) -> dict[str, object]:
-    """Make the JSON Schema (draft 2020-12) of what commands print, from their documents by name.
+    """Make the JSON Schema (draft 2020-12) of what commands print.
 
-    A document is valid if it is that of its command, or that of a failed command. Objects may have
-    further keys: minor versions add some.
+    `documents` maps names of commands to classes of documents. By the schema, a document is valid
+    if it is that of its command, or that of a failed command. Objects may have further keys,
+    because minor versions add keys.
     """
     definitions: dict[str, object] = {}
     commands: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Commands as tools of assistants, made from the parsers, which declare all options."""
+"""Tools for AI assistants: each is a command, and is made from the parser of the command."""
 
 import argparse
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,7 +12,8 @@ from paceline.errors import UnsupportedError
 
 #: Commands that are not tools: they do not end, use the whole machine, or are for clients.
 NO_TOOLS = ("bench", "mcp", "relay", "schema")
-#: Options that a tool always has. Worker processes of a survey would not be confined.
+#: Options that a tool always passes to its command. A survey runs serially, because its worker
+#: processes would not be confined.
 _FIXED = {"survey": ("--backend", "serial")}
 #: Sections of options that tools lack.
 _SECTIONS_LEFT_OUT = ("figure", "while the simulation runs", "other options")
@@ -22,8 +23,8 @@ _LEFT_OUT = (
     *("json", "tsv", "checkpoint", "backend", "n_workers", "max_memory", "cache", "cache_size"),
     *("external", "timings", "report"),
 )
-#: Minimum number of commands with the same option for which the server describes the option once,
-#: instead of each tool.
+#: If at least this many commands have the same option, the server describes the option once, and
+#: the tools do not.
 SHARED_BY = 10
 
 
@@ -92,7 +93,7 @@ class CommandTool(NamedTuple):
 
 
 def _option(option: ToolOption, value: object) -> list[str]:
-    """Return an option with its values. A single value may begin with a dash."""
+    """Return an option with its values; a single value is joined to it, and may begin with "-"."""
     if isinstance(value, list):
         return [option.flag, *_words(option.name, value)]
     return [f"{option.flag}={value}" if option.flag.startswith("--") else f"{option.flag}{value}"]
@@ -223,7 +224,7 @@ _OF_FORM = ("topology", "trajectory", "output")
 
 
 def _needs_of(form: FileForm) -> dict[str, str]:
-    """Return which files a form requires; a structure alone needs no trajectory."""
+    """Return for each kind of file whether it is required; a structure needs no trajectory."""
     found = {name: str(form._asdict()[name]) for name in _OF_FORM}
     if form.alone or form.trajectory != "required" or not form.needed:
         found["trajectory"] = "optional"

@@ -47,7 +47,10 @@ def add_table_arguments(parser: CommandParser, columns: str) -> None:
 
 
 def add_json_argument(section: Any, document: str = "Document") -> None:
-    """Add the option for output as JSON, which a class in `documents` declares."""
+    """Add the option for output as JSON.
+
+    `document` is the name of the class in `json_output_schema` that declares the output.
+    """
     what = "print one JSON document to stdout; 'paceline schema' describes its keys"
     action = section.add_argument("--json", action="store_true", help=what)
     vars(action)["document"] = document
@@ -268,7 +271,9 @@ def _checked_text(parse: Callable[[str], object], text: str) -> str:
 
 
 def given_arguments(args: argparse.Namespace, *names: str, **renamed: str) -> dict[str, Any]:
-    """Return keywords for the arguments that are set; renamed ones as keyword=argument.
+    """Return the arguments that are set, as keywords of a function.
+
+    `names` are arguments with the name of their keyword; others are passed as keyword=argument.
 
     Examples
     --------
@@ -364,13 +369,13 @@ def figure_options(args: argparse.Namespace, *figures: Path | None) -> FigureOpt
 
 
 def label_tables(options: FigureOptions, paths: Sequence[Path]) -> None:
-    """Label several tables of one figure by their files, apart from those with given labels."""
+    """Label the tables of one figure by their files, if there are several; keep given labels."""
     if len(paths) > 1:
         options.label = (*options.label, *short_names(paths)[len(options.label) :])
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
-    """Name files by their stems, with as many of their folders as tell them apart.
+    """Name files by their stems, with as many parent folders as are needed for different names.
 
     Examples
     --------
@@ -467,14 +472,14 @@ class DefaultSelection(str):
     alternatives: tuple[str, ...]
 
     def __new__(cls, alternatives: Sequence[str]) -> Self:
-        """Make a default selection from selections in the order of trial."""
+        """Make a default selection from selections, in the order in which they are tried."""
         made = super().__new__(cls, alternatives[0])
         made.alternatives = tuple(alternatives)
         return made
 
     @property
     def shown(self) -> str:
-        """Selections in the order of trial, for the help."""
+        """Text for the help: the selections, in the order in which they are tried."""
         return ", else ".join(self.alternatives)
 
 

@@ -60,9 +60,10 @@ OTHER_NAMES = {
 }
 #: Maximum number of commands that a message lists.
 FEW = 8
-#: Minimum similarity of a word that a message suggests, by difflib.
+#: Minimum similarity, as measured by difflib, of a word that a message suggests.
 CLOSE = 0.65
-#: Function names of argparse types, and their values in error messages; units by metavar.
+#: Texts of error messages: kinds of values, by the function name of the argparse type; and units, by
+#: the metavar of the option.
 TYPES = {
     **{"float": "a number", "above_zero": "a number"},
     **{"int": "a whole number", "positive": "a whole number"},
@@ -92,8 +93,8 @@ OPTIONS_OF_GROMACS = {
 #: Kinds of files: "structure" is a topology with positions, "either" a topology or a trajectory.
 TOPOLOGY, STRUCTURE, TRAJECTORY, EITHER = "topology", "structure", "trajectory", "either"
 _SYSTEMS = (TOPOLOGY, STRUCTURE)
-#: Filename extensions of each kind of file, and names of binary formats, whose files never describe
-#: a system as text files may.
+#: Filename extensions of each kind of file, and names of the binary formats. Files of these formats
+#: are never topologies, whereas text files may be topologies, too.
 _TOPOLOGIES = ("tpr", "psf", "prmtop", "parm7", "top", "itp")
 _STRUCTURES = ("gro", "pdb", "ent", "pdbqt", "pqr", "crd", "mol2", "cif", "mmcif", "mmtf", "data")
 _BINARY = [format for format in _core.formats() if not format.is_text]
@@ -102,14 +103,14 @@ _PURE_TRAJECTORIES = {format.name for format in _BINARY}
 
 
 def plain_text(text: str) -> str:
-    """Return a text; the type of options that name no file, such as selections and datasets."""
+    """Return a text unchanged: type of options that name no file, such as --select or --dataset."""
     return text
 
 
 class WrongArguments(SystemExit):
-    """End of a program whose command line cannot be read; the message has been printed.
+    """Exit because the command line cannot be read; the message has been printed.
 
-    `message` is the message, and `program` the command whose --help explains it.
+    `message` is this message, and `program` is the command whose --help explains the options.
     """
 
     def __init__(self, message: str, program: str):
@@ -164,13 +165,16 @@ class CommandParser(argparse.ArgumentParser):
         return found
 
     def set_form(self, form: "FileForm") -> None:
-        """Set files of another form than `add_file_arguments` added."""
+        """Replace the form of the files that `add_file_arguments` has set."""
         self._option_string_actions["-s"].help = form.topology_help
         self.set_defaults(form=form)
 
     @property
     def option_names(self) -> dict[str, str]:
-        """Options by the names under which argparse stores values, without flags of other names."""
+        """Map from the name under which argparse stores a value to the option.
+
+        A flag whose value is stored under another name than its own is left out.
+        """
         found: dict[str, str] = {}
         for action in self._actions:
             for option in action.option_strings:
@@ -181,7 +185,7 @@ class CommandParser(argparse.ArgumentParser):
 
     @property
     def text_options(self) -> dict[str, str]:
-        """Options of the type `plain_text`, with the names under which argparse stores values."""
+        """Map from each option of type `plain_text` to the name under which argparse stores it."""
         texts = [action for action in self._actions if action.type is plain_text]
         return {option: action.dest for action in texts for option in action.option_strings}
 
@@ -197,7 +201,7 @@ class CommandParser(argparse.ArgumentParser):
                 leading = takewhile(lambda text: text.startswith("-"), given)
                 self._check_leading([text for text in leading if not self._knows(text)], given)
         found, rest = super().parse_known_args(given, namespace)
-        if "option_names" not in found:  # set by a subcommand, not by its parent
+        if "option_names" not in found:  # otherwise the parser of a subcommand has set it
             found.option_names = self.option_names
             found.text_names = frozenset(self.text_options.values())
         if self._subparsers is not None:
@@ -224,7 +228,7 @@ class CommandParser(argparse.ArgumentParser):
         raise WrongArguments(message, self.prog)
 
     def _check_dashes(self, given: Sequence[str]) -> None:
-        """Exit for a long option with one dash, which would be read as a short one with a value."""
+        """Exit if a long option has one dash: it would be read as a short option with a value."""
         known = self._option_string_actions
         for text in given:
             if text == "--":
@@ -319,7 +323,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
 class FileForm(NamedTuple):
     """Files of a command, in this order: topology, trajectories, output."""
 
-    #: "required", "optional" or "" (not allowed).
+    #: For each kind of file: "required", "optional" or "" (not allowed).
     topology: str = ""
     trajectory: str = "required"
     output: str = ""
@@ -360,7 +364,7 @@ class FileForm(NamedTuple):
 
 def close_matches(word: str, known: Sequence[str]) -> list[str]:
     """Return the most similar known word in a list, or an empty list if no word is similar."""
-    import difflib  # not at the top: `paceline --version` imports this module
+    import difflib  # deferred, because `paceline --version` imports this module
 
     return difflib.get_close_matches(word, known, 1, CLOSE)
 
@@ -370,7 +374,7 @@ def add_file_arguments(
 ) -> None:
     """Add the files of a command, as positional arguments and as options.
 
-    `more` is further usage. With `chain`, several trajectories are read as one.
+    `more` is added to the usage. With `chain`, several trajectories are read as one.
     """
     more = f" {more}" if more else ""
     parser.usage = (
@@ -467,7 +471,7 @@ def resolve_files(args: argparse.Namespace) -> None:
 def _is_second_topology(places: Sequence[str]) -> bool:
     """Check whether a positional argument is a second topology, in addition to -s."""
     kinds = [kind_of(place) for place in places[:2]]
-    # MDAnalysis can read a structure file as a trajectory.
+    # A structure alone may be the trajectory, because MDAnalysis reads structures as trajectories.
     return kinds[0] == TOPOLOGY or (kinds[0] == STRUCTURE and kinds[1:] == [TRAJECTORY])
 
 

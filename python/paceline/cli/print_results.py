@@ -41,7 +41,7 @@ MOST_ROWS = 20
 MOST_CHARACTERS = 40
 #: Maximum number of characters for the names of the files.
 MOST_OF_FILES = 80
-#: Maximum number of replicas with a line each.
+#: Maximum number of replicas whose input is printed, one line for each.
 MOST_RUNS = 3
 
 
@@ -78,7 +78,7 @@ def say_update(update: "Update") -> None:
 
 
 def files_of(*paths: Path | None) -> list[Path]:
-    """Return the files among output options, with the PDB files that belong to scripts."""
+    """Return the paths that are files, and the PDB file that is written beside each script."""
     written = [path for path in paths if path is not None and path != STDOUT]
     for path in list(written):
         if path.suffix.lower() in ON_STRUCTURE and (pdb := path.with_suffix(".pdb")) not in written:
@@ -124,7 +124,7 @@ def show_table(results: "Results") -> str:
 
 
 def json_of_results(results: "Results") -> dict[str, object]:
-    """Convert what the command says about results to JSON values."""
+    """Convert results to the JSON values that a command prints."""
     table = results.table
     means: list[MeanOfSeries] = []
     if table is not None:
@@ -177,7 +177,7 @@ def _shape_of(table: Table) -> "TableShape":
 
 
 def json_of_verdicts(found: "Mapping[str, SeriesVerdict]") -> list[dict[str, object]]:
-    """Convert verdicts on series, by name, to JSON values."""
+    """Convert the verdicts on the sampling of series to JSON values."""
     return [
         {"series": name, "unit": one.unit.strip(), "time_title": one.x_title, **asdict(one.found)}
         for name, one in found.items()

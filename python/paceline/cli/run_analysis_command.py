@@ -78,9 +78,9 @@ if TYPE_CHECKING:
 STRUCTURES = (".pdb", ".gro", ".xyz")
 #: Filename extensions of further tables.
 FURTHER = (".csv", ".tsv")
-#: Maximum number of frames that were left out and are listed, one per line.
+#: Maximum number of left-out frames that are printed, one per line.
 MOST_LEFT_OUT = 20
-#: Arguments that name no further input: outputs, and files that results record in other lines.
+#: Arguments that `further_inputs` ignores: outputs, and inputs that results record elsewhere.
 NO_INPUTS = (
     *("output", "plot", "structures", "report", "checkpoint", "tee", "cache", "rmsd", "folder"),
     *("topology", "trajectory", "files", "group", "energies", "command_line", "form"),
@@ -115,7 +115,10 @@ def further_files(args: argparse.Namespace) -> dict[str, Path]:
 
 
 def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[str] = ()) -> None:
-    """Raise an error if table or figure cannot be written; `files` are other table extensions."""
+    """Raise an error if table or figure cannot be written.
+
+    `files` are further filename extensions that are allowed for the table.
+    """
     if args.json and table == STDOUT:
         raise UnsupportedError(
             "-o - and --json both print to standard output: give -o the name of a file"
@@ -133,18 +136,21 @@ def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[
 
 
 def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
-    """Open topology and trajectory with the groups of the index file; `options` of the Universe."""
+    """Open topology and trajectory, with the groups of the index file.
+
+    `options` are keywords of the Universe.
+    """
     from paceline.cli.gromacs_index_groups import (
-        GroupUniverse,  # converting a trajectory does not need it
+        GroupUniverse,  # imported here, because conversions of trajectories do not need it
     )
 
     if vars(args).get("guess_bonds"):
         options["guess_bonds"] = True
     for path in (args.topology, *args.trajectory):
         if not (is_stream(path) or is_address(path)):
-            check_local(path)  # files may be named by a battery or by a table
-        # Check that files exist: MDAnalysis reports a missing file of unknown extension as an
-        # unknown format.
+            check_local(path)  # needed here, because a battery or a table may name the files
+        # Check that files exist, because MDAnalysis reports a missing file with an unknown
+        # extension as a file of unknown format.
         if is_stream(path):
             args.follow = True
             options |= {"tee": args.tee, "timeout": args.idle}
@@ -161,7 +167,7 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
     if vars(args).get("follow") and args.trajectory and not is_stream(args.trajectory[-1]):
         wait_for_frame(args.trajectory[-1], args.idle, say)
     options |= chain_options(args)
-    # Connect to a stream later, but not if bonds are guessed, which needs positions.
+    # Connect to a stream later, except if bonds are guessed, because guessing needs positions.
     late = [*map(is_stream, args.trajectory)] == [True] and "guess_bonds" not in options
     if late:
         of_topology = {key: options[key] for key in ("external", "group") if key in options}
@@ -222,7 +228,10 @@ def reference_of(universe: "GroupUniverse", path: str) -> "GroupUniverse":
 
 
 def reference_and_frame(universe: "GroupUniverse", ref: str) -> tuple["GroupUniverse | None", int]:
-    """Return a reference Universe from a structure file, or a frame number of the trajectory."""
+    """Return the reference that `ref` names.
+
+    For a structure file: its Universe and 0. For a frame of the trajectory: None and its number.
+    """
     is_frame = ref.lstrip("-").isdigit()
     return (None, int(ref)) if is_frame else (reference_of(universe, ref), 0)
 
@@ -230,7 +239,8 @@ def reference_and_frame(universe: "GroupUniverse", ref: str) -> tuple["GroupUniv
 def reference_at(universe: "GroupUniverse", ref: str, idle: float | None = None) -> "GroupUniverse":
     """Open a reference: a copy of the Universe at a frame, or a structure file.
 
-    While the trajectory grows, the frame is awaited until no frame has come for `idle` seconds.
+    With `idle`, the trajectory may still grow: wait for the frame, until no frame has come for
+    `idle` seconds.
     """
     reference, frame = reference_and_frame(universe, ref)
     if reference is not None:
@@ -241,7 +251,7 @@ def reference_at(universe: "GroupUniverse", ref: str, idle: float | None = None)
                 f"{universe.trajectory.filename}: --ref {frame}: of a stream, only the first frame "
                 "can be the reference of this analysis: use --ref 0, or --ref FILE"
             )
-        return universe  # it shows this frame, and cannot be copied
+        return universe  # it is at frame 0, and a stream cannot be copied
     if idle is not None:
         wait_for_reference(growable(universe.trajectory), frame, idle)
     n_frames = universe.trajectory.n_frames
@@ -336,7 +346,7 @@ def frames_of(trajectory: "Frames", args: argparse.Namespace) -> np.ndarray:
 
 
 def _at_interval(times: np.ndarray, numbers: np.ndarray, every: float) -> np.ndarray:
-    """Mask of the frames whose times (ps) are multiples of `every` after the first time.
+    """Make a mask of the frames whose time after the first time is a multiple of `every` (ps).
 
     As in GROMACS, the first time is that of the trajectory's first frame. If this frame is not
     analysed, the first time is 0 ps. Raises `ValueError` if no frame remains.
@@ -351,7 +361,7 @@ def _at_interval(times: np.ndarray, numbers: np.ndarray, every: float) -> np.nda
 
 
 def _split(bound: Bound, no_time: float) -> tuple[int | None, float]:
-    """Return the frame and the time of a bound; only one of them is set."""
+    """Return a bound as a frame, or None, and a time in ps, or `no_time`."""
     if bound is None:
         return None, no_time
     kind, value = bound
@@ -374,7 +384,7 @@ def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
 
 
 def _checkpoint(args: argparse.Namespace) -> contextlib.AbstractContextManager[Checkpoint | None]:
-    """Open the requested checkpoint, and keep it until the results are saved, which may fail."""
+    """Open the requested checkpoint; it remains until the results are saved, which may fail."""
     return contextlib.nullcontext() if args.checkpoint is None else Checkpoint(args.checkpoint)
 
 
@@ -429,10 +439,11 @@ def _write_results(
     *,
     shows_table: bool = True,
 ) -> "tuple[dict[Path, Results], ValueError | None, str]":
-    """Write all requested files; return further results, and what could not be made or shown.
+    """Write all requested files.
 
-    With `shows_table`, a table without a file is printed. `finish` is called before the files get
-    their names.
+    Returns the further results by file; the error of a correlation that could not be computed, or
+    None; and a note about the part of the table that is not shown. With `shows_table`, a table
+    without a file is printed. `finish` is called before the written files get their final names.
     """
     further, failed = _further(args, analysis)
     with saved_together(finish):
@@ -546,7 +557,7 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
         try:
             write_crate(args.output, outputs, overwrite=args.overwrite)
             made.append(args.output / METADATA)
-        except Exception as stop:  # the results are written all the same, and reported
+        except Exception as stop:  # first report the results, which are written already
             error = error or stop
     say_battery(battery, args.report)
     page = args.output / "index.html"
@@ -596,7 +607,10 @@ def _run_options(args: argparse.Namespace) -> "LiveOptions":
 
 
 def _check_following(args: argparse.Namespace) -> None:
-    """Refuse options that need --follow without it, and those that it lacks; connect to nothing."""
+    """Raise an error for options that need --follow or --tee, or that --follow does not support.
+
+    No connection to a stream is opened.
+    """
     for flag, value in {"--serve": args.serve, "--stop-when": args.stop_when}.items():
         if value is not None and not args.follow:
             raise UnsupportedError(f"{flag} applies to a trajectory that grows: add --follow")
@@ -640,7 +654,7 @@ def _write_page(
     update: "Update",
     conditions: "StopConditions | None",
 ) -> None:
-    """Write the results of an update, with its state on the page."""
+    """Write the results of a battery at an update; the page also shows the state of the run."""
     from paceline.performance.analysis_results_page import PageState
 
     during = battery.during()
@@ -664,8 +678,9 @@ def follow(
 ) -> Exception | None:
     """Run an analysis or a battery while its trajectory grows.
 
-    `write` is called with each update but the last one, and writes its results. Returns the error
-    that ended the frames, to be raised when the last results are written; None without an error.
+    `write` writes the results of an update, and is called for each update except the last one.
+    Returns the error that ended the frames, or None; the caller raises the error after it has
+    written the last results.
     """
     from paceline import runner
     from paceline.analysis.battery import Battery
@@ -699,12 +714,12 @@ def follow(
             if update.analyses:
                 try:
                     write(update)
-                finally:  # also if Ctrl-C came when some of the files had their names
+                finally:  # Ctrl-C may come when some of the files have their final names
                     args.overwrite = True
             update = next(updates)
         except KeyboardInterrupt:
-            # Ctrl-C ends the trajectory also while results are written, which takes much of the
-            # time.
+            # Ctrl-C must end the trajectory also while results are written, because writing takes
+            # much of the time.
             update = updates.throw(KeyboardInterrupt())
     if not said_end:
         say_update(update)
@@ -744,7 +759,7 @@ def _say_run(
     analysis: "AnalysisBase | Battery",
     analyses: "Collection[Analysis]",
 ) -> None:
-    """Print what a run has to say, and note the command."""
+    """Record the command, and print the run's notes, left-out frames and timings."""
     _note_command(args, analysis, analyses)
     notes = (one.results.provenance.get("bonds") for one in analyses)
     if note := next(filter(None, notes), None):
@@ -776,7 +791,7 @@ def _note_command(
 def note_command(args: argparse.Namespace, results: "Results") -> None:
     """Record with results the command, its folder, and digests of the files that it read."""
     facts = results.provenance
-    facts.pop(CALL, None)  # the command says more
+    facts.pop(CALL, None)  # the command replaces the call of the analysis in Python
     facts |= {COMMAND: args.command_line, FOLDER: args.folder or _current_folder()}
     for name in further_inputs(args):
         if content := file_digest(name):
@@ -821,7 +836,7 @@ def _say_complexes(analyses: "Collection[Analysis]") -> None:
 
 
 def save_results(args: argparse.Namespace, results: "Results", *, shows_table: bool = True) -> str:
-    """Write results to the requested files; describe the part of the table that is not shown."""
+    """Write results to the requested files; return a note about table parts that are not shown."""
     if args.plot is not None:
         save_figure(args, results)
     if args.structures is not None:
