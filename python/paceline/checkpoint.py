@@ -204,7 +204,7 @@ class Checkpoint:
         """Do nothing, because a checkpoint belongs to one run."""
 
     def settle(self) -> bool:
-        """Return False: a stage ends only when all its blocks are done."""
+        """Return False, because no blocks of a stage were postponed: all of them are done."""
         return False
 
     def add(self, result: BlockResult) -> None:

@@ -1,11 +1,11 @@
 """Continue runs over a trajectory that grows: only frames that are new are read and computed.
 
 A block of frames is *settled* if further frames of the trajectory cannot change its results: the
-block is full, the frames of its halo exist, and no later block begins to read in it if the block
-belongs to the scan of a transformation. Rows and merged partial results of settled blocks
-are kept from run to run. The other blocks, at the end of the trajectory, are computed in each run.
-Partial results are merged over the same tree as in a run over all frames at once, so the results
-are bit-identical to those of that run.
+block is full, and the frames of its halo exist. In the scan of a transformation, there is a third
+condition: no further block may begin to read at a frame of this block. Rows and merged partial
+results of settled blocks are stored for the next run. The other blocks, at the end of the
+trajectory, are computed in each run. Partial results are merged over the same tree as in a run over
+all frames at once, so the results are bit-identical to those of that run.
 """
 
 import os
@@ -59,11 +59,11 @@ from paceline.transform.selections_and_weights import select_atoms
 
 #: Facts that change when a trajectory grows; all others must be the same in the next run.
 _GROWING = ("trajectory", "frames")
-#: Minimum time between two updates as a multiple of the duration of the last one, so that updates
-#: of many frames take at most half of the time of the workers.
+#: Minimum time between two updates, as a multiple of the duration of the last update. With 1, even
+#: updates of many frames take at most half of the workers' time.
 SHARE = 1.0
-#: Maximum time until the first frame of a stream is in its file, s: it was received before. A DCD
-#: file waits for the second frame.
+#: Maximum time to wait until the first frame of a stream, which has been received, is in the file,
+#: s. In a DCD file, the first frame is written only when the second one has been received.
 FIRST_SECONDS = 600.0
 #: Number of frames that exceeds that of any trajectory.
 _LARGEST = 2**62
@@ -83,20 +83,21 @@ class _Settled:
 
 
 class Continuation:
-    """Results of a run that the same run over more frames of the trajectory continues.
+    """Results of a run, with which the same run continues over more frames of the trajectory.
 
     Pass the same object as `checkpoint` to consecutive runs of the same analyses, with the same
     options, while the trajectory grows. A second pass over the frames is continued if it belongs
-    to a prefix scan; other second passes read all frames again. If an analysis computes something
-    else for more frames, or blocks change, nothing is kept and all frames are computed.
+    to a prefix scan; other second passes read all frames again. If more frames change the blocks,
+    or change what an analysis computes, stored results are dropped and all frames are computed.
 
     Attributes
     ----------
     n_computed : int
-        Number of frames that the last run computed in its first pass; the others were kept.
+        Number of frames that the last run computed in its first pass; results of other frames were
+        stored by earlier runs.
     """
 
-    #: A continuation has no file, but the interface of a `paceline.checkpoint.Checkpoint`.
+    #: None: a continuation has the interface of `paceline.checkpoint.Checkpoint`, but no file.
     path: str | None = None
 
     def __init__(self) -> None:
@@ -104,14 +105,14 @@ class Continuation:
         self._facts: list[Fact] = []
         self._stages: list[Sequence[FramePass | PartsRun]] = []
         self._held: list[FramePass] = []
-        # Total time of the runs so far; time at which the last run first assigned blocks, and its
-        # difference from that of the run before, ns.
+        # In ns: total time of the runs so far; time at which the last run assigned its first block;
+        # difference between this time and that of the previous run.
         self._elapsed = self._dealt = self._shift = 0
         self._t_comm = 0.0
         self.n_computed = 0
 
     def block_frames(self, number: int, given: int | None) -> int:
-        """Return the frames per block: a leaf, because few blocks should not be settled."""
+        """Return 1, so that each block is a single leaf, and few frames remain unsettled."""
         return 1
 
     def begin_run(self) -> None:
@@ -119,7 +120,7 @@ class Continuation:
         self._stages = []
 
     def begin_stage(self, stage: Sequence[FramePass | PartsRun], timings: Timings) -> None:
-        """Restore the settled blocks of one stage, and hold its unsettled blocks.
+        """Restore the settled blocks of one stage, and postpone its unsettled blocks.
 
         Raises `UnsupportedError` for an analysis that writes files, and for frames that MDAnalysis
         reads.
@@ -142,7 +143,7 @@ class Continuation:
         timings.shift_blocks(n_known, self._shift)
 
     def _begin_first(self, stage: Sequence[FramePass | PartsRun], timings: Timings) -> None:
-        """Compare the run with the last one, and count the time of all earlier runs."""
+        """Compare the run with the last one, and add the time of all earlier runs to `timings`."""
         runs = [one for one in stage if isinstance(one, FramePass)]
         check_resumable(runs, "continued", "run it when the trajectory is complete")
         found = [fact for fact in facts(runs) if not fact[0].startswith(_GROWING)]
@@ -160,9 +161,9 @@ class Continuation:
         self._stages[-1][result.job].collected.add(result)
 
     def settle(self) -> bool:
-        """Keep the results of the settled blocks of the current stage, and release the others.
+        """Store the results of the settled blocks of the current stage for the next run.
 
-        Returns False if all blocks are done.
+        Afterwards, the postponed blocks can be computed. Returns False if there are none.
         """
         number = len(self._stages) - 1
         for k, one in enumerate(self._stages[-1]):
@@ -187,7 +188,7 @@ def _n_settled(one: FramePass) -> int:
     n_blocks = len(plan)
     full = plan.rows(n_blocks - 1)
     n_rows = len(plan.frames)
-    # The last block is full if a block of one more frame would begin after it.
+    # The last block is full if one more frame would belong to a new block.
     is_full = plan.number(n_rows) == n_blocks and full.stop == n_rows
     n_settled = n_blocks if is_full else n_blocks - 1
     while n_settled and plan.rows(n_settled - 1).stop > one.n_final:
@@ -217,7 +218,7 @@ def _copy(rows: RecordRange | np.ndarray) -> Records | np.ndarray:
 
 
 def _unpickled(record: Record) -> Record:
-    """Unpickle the partial results; merging may change them, so each run gets its own."""
+    """Unpickle the partial results: each run needs its own copy, because merging may change it."""
     nodes = {key: pickle.loads(data) for key, data in record.nodes.items()}
     return replace(record, nodes=nodes)
 
@@ -242,10 +243,10 @@ State = TypeVar("State", bound=GrownRun)
 
 @dataclass(frozen=True)
 class AwaitedFrames:
-    """Frames of a run over a trajectory whose last frame is not known yet.
+    """Choice of frames for a run over a trajectory whose last frame is not known yet.
 
-    Raises `UnsupportedError` for a choice that needs the number of frames, and `ValueError` if no
-    frame is chosen: it would be awaited without end.
+    Raises `UnsupportedError` for a choice that needs the number of frames. Raises `ValueError` if
+    the choice contains no frame, because the run would wait for one without end.
     """
 
     start: int | None = None
@@ -276,7 +277,7 @@ class AwaitedFrames:
             chosen = frames(cast(Frames, trajectory)) if callable(frames) else frames
             n_frames = trajectory.n_frames
             return len(choose_frames(n_frames, self.start, self.stop, self.step, chosen))
-        except ValueError:  # the first of them is not written yet
+        except ValueError:  # no chosen frame is written yet
             return 0
 
 
@@ -286,8 +287,8 @@ class GrowingRun(Generic[State]):
     `run_during` runs the analyses that are updated, over the present frames, and returns them by
     name. `run_after` runs all others over the complete trajectory, and returns all. `state` is the
     class of the states that `states` yields. A run begins at least `every` seconds after the one
-    before. `stop_when` returns the reason to end the simulation, and `enough` the reason why no
-    further frames are needed, though it may go on; or None.
+    before. `stop_when` returns the reason to end the simulation, or None. `enough` returns the
+    reason why no further frames are needed, or None; the simulation itself may go on.
     """
 
     def __init__(
@@ -362,7 +363,7 @@ class GrowingRun(Generic[State]):
             )
         opening = attribute_of(universe, "opening_warnings") or []
         self._warned += [text for text in opening if text.startswith(f"{stream.filename}: ")]
-        with kept_warnings(self._warned):  # those of the thread, too
+        with kept_warnings(self._warned):  # also warnings of the thread that writes the file
             feed = FollowedStream(stream.tee(path, overwrite=overwrite, kept=kept))
         try:
             if not feed.wait(FIRST_SECONDS):
@@ -442,16 +443,16 @@ class GrowingRun(Generic[State]):
         return found
 
     def _run(self) -> State | None:
-        """Include the new frames and run the analyses; None if frames that they need are awaited.
+        """Include the new frames, run the analyses, and return the new state.
 
-        These are the first chosen frame, and frames that are references.
+        Returns None if the first chosen frame, or a frame that is a reference, is not written yet.
         """
         self._extend()
         n_frames = self._chosen.count(self._trajectory)
         needed = [one.frames_needed for one in self._all.values() if is_updated(one)]
         if n_frames == 0 or self._trajectory.n_frames < max(needed, default=1):
             return None
-        # Warnings of an update are for its tables only; the last update issues them all.
+        # An update only records warnings in its tables; the last update issues all of them.
         with quiet_warnings():
             analyses = self._run_during(self._kept)
         return self._state(n_frames, analyses)

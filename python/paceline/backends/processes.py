@@ -381,8 +381,7 @@ def _result_of(future: BatchFuture, batch: TaskBatch) -> BlockResult | None:
         if not isinstance(error, pickle.PicklingError) and "pickle" not in str(error):
             raise
         reason: BaseException = error
-        # Loky's error is less precise than its cause, which is reported instead. The cause of
-        # other errors is only the text of a traceback.
+        # Report the cause of the error, except for a cause that is only the text of a traceback.
         if error.__cause__ and type(error.__cause__).__name__ != "_RemoteTraceback":
             reason = error.__cause__
         raise WorkerError(

@@ -2,9 +2,9 @@
 
 `paceline mcp` runs the commands of its clients in this way. Two checks work together. Paths that
 the command line names, and those that batteries and tables name, pass `check_local`, which resolves
-links. Files that Python code opens in any other way, such as the includes of a topology, are checked
-by an audit hook of Python. Programs cannot be started, and Python code cannot open connections.
-Threads are confined in the same way. Worker processes would not be confined, and are not started.
+links. An audit hook of Python checks files that Python code opens in any other way, such as the
+includes of a topology. Programs cannot be started, and Python code cannot open connections. Threads
+are confined in the same way. Worker processes would not be confined, and are not started.
 """
 
 import errno

@@ -62,8 +62,8 @@ OTHER_NAMES = {
 FEW = 8
 #: Minimum similarity, as measured by difflib, of a word that a message suggests.
 CLOSE = 0.65
-#: Texts of error messages: kinds of values, by the function name of the argparse type; and units, by
-#: the metavar of the option.
+#: Texts for error messages: the kind of a value, by the function name of its argparse type; and its
+#: unit, by the metavar of the option.
 TYPES = {
     **{"float": "a number", "above_zero": "a number"},
     **{"int": "a whole number", "positive": "a whole number"},

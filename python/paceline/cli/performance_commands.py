@@ -488,10 +488,11 @@ def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
     if read is None:
         read = system.read_time(args.bytes, args.request_frames)
         if system.latency and not args.request_frames:
-            # paceline requests bytes while it decodes and computes, and waits only for the rest.
+            # paceline requests bytes in advance, while it decodes and computes. Only the time that
+            # exceeds the time to decode and compute is a wait.
             read = max(0.0, read - args.decode - args.compute)
     cost = FrameCost(read=read, decode=args.decode, compute=args.compute, bytes=args.bytes)
-    # Efficiencies are relative to one worker.
+    # Always include one worker, because efficiencies are relative to one worker.
     wanted = args.n_workers if len(args.n_workers) > 1 else doublings(args.n_workers[0])
     return {
         (schedule, layout): sweep(
@@ -567,7 +568,7 @@ def add_bench(commands: Commands) -> CommandParser:
         _add_options(parser)
         parser.set_form(FileForm(topology="required"))
         parser.set_defaults(run=run_bench)
-    # Set usage only now, because names of the subcommands above would begin with it.
+    # Set the usage after the subcommands were made: otherwise their names would begin with it.
     scaling.usage = f"{scaling.prog} [options] ANALYSIS TOPOLOGY TRAJECTORY..."
     bench.usage = f"{bench.prog} BENCHMARK ANALYSIS TOPOLOGY TRAJECTORY..."
     bench.set_defaults(run=run_bench)
@@ -642,7 +643,8 @@ def _add_options(parser: CommandParser) -> None:
         metavar="FILE",
         help="draw the figure: .png, .svg, .pdf; may be repeated",
     )
-    for action in parser.section("figure")._group_actions:  # figure options of the analysis
+    # Hide figure options of the analysis that the figure of a measurement does not have.
+    for action in parser.section("figure")._group_actions:
         if action.dest not in OF_MEASUREMENTS:
             action.help = argparse.SUPPRESS
     add("--overwrite", action="store_true", help="replace files that exist")

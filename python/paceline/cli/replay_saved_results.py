@@ -67,7 +67,7 @@ class Item(NamedTuple):
     #: Name in the output.
     name: str
     path: Path
-    #: Items with equal jobs are computed again together, by `again`.
+    #: Items with equal jobs are computed again together, in one call of `again`.
     job: tuple[str, ...]
     again: "Callable[[Sequence[Item], Options], list[Check]]"
     #: Folder that is checked completely, so that missing tables are reported; None for a file.
@@ -183,7 +183,7 @@ def _as_json(check: "Check") -> dict[str, object]:
 
 
 def kind_of(path: Path) -> str:
-    """Find the kind of a result; raise `FileNotFoundError` or `UnsupportedError` without one."""
+    """Find the kind of a result, a key of `KINDS`; raise `FileNotFoundError` if it is missing."""
     folder = path.parent if path.suffix.lower() == ".parquet" else path
     if folder.is_dir() and (folder / "survey.json").exists():
         return "survey"
@@ -218,7 +218,8 @@ def _item(path: Path, folder: Path | None = None) -> Item:
     command = facts.get(COMMAND)
     if command in (None, IN_PYTHON):
         return Item(os.fspath(path), path, (os.fspath(path),), _check_call)
-    # Commands of several projects may have the same words: each runs for the results of a folder.
+    # The same command may occur in several projects: the folders of the command and of the result
+    # distinguish the jobs.
     job = f"{command}", facts.get(FOLDER, ""), os.path.realpath(path.parent)
     return Item(os.fspath(path), path, job, _check_command, folder)
 
@@ -260,7 +261,7 @@ KINDS: dict[str, Callable[[Path], list[Item]]] = {
 
 
 def _checked(items: Sequence[Item], options: Options) -> "list[Check]":
-    """Check items of one job; an error concerns all of them."""
+    """Check the items of one job; after an error, all of them are reported as not checked."""
     from paceline.analysis.compare_recomputed_results import Check
     from paceline.cli.command_line import one_line
 
@@ -291,7 +292,7 @@ def _check_call(items: Sequence[Item], options: Options) -> "list[Check]":
 
 
 class _Places:
-    """Finds the present paths of the files that the result of a script names."""
+    """Search for the present paths of the files that the result of a script names."""
 
     def __init__(self, saved: "ResultFile", options: Options):
         self._saved, self._options = saved, options
@@ -300,14 +301,17 @@ class _Places:
         self._found: dict[str, _Place] = {}
 
     def find_folder(self, names: Sequence[str]) -> None:
-        """Find the folder of the script in recorded paths of trajectories, which are absolute."""
+        """Derive the folder of the script from recorded paths of trajectories, which are absolute.
+
+        `names` are the names of files in the call of the script.
+        """
         for name in names:
             if not (is_address(name) or os.path.isabs(name) or ".." in PurePath(name).parts):
                 n = len(PurePath(name).parts)
                 self._folder = self._folder or _recorded_folder(name, "", n, self._saved)
 
     def locate(self, name: str) -> str:
-        """Return the present path of a file; of several files, that with the recorded content."""
+        """Return the present path of a file; if several fit, that with the recorded content."""
         places = [*dict.fromkeys(self._candidates(name))]
         if not places:
             raise FileNotFoundError(
@@ -319,7 +323,7 @@ class _Places:
         return os.fspath(self._found[name].path)
 
     def _candidates(self, name: str) -> "Iterator[_Place]":
-        """Yield files that may be the named one, beginning with the folder that the user names."""
+        """Yield files that may be the named one, beginning with a file in the folder of --files."""
         beside, given, local = self._saved.path.parent, self._options.files, _local_name(name)
         if given is not None and (place := _find_elsewhere(name, [given])):
             yield place
@@ -341,7 +345,7 @@ class _Places:
 
     @property
     def moved(self) -> list[dict[str, str]]:
-        """Maps from present paths to recorded names: as in the result, and absolute."""
+        """Two maps from present paths to recorded names: names as they were given, and absolute."""
         as_given, absolute = dict[str, str](), dict[str, str]()
         for name, place in self._found.items():
             as_given[os.fspath(place.path)] = _local_name(name)
@@ -365,7 +369,7 @@ def _note(name: str, path: Path) -> str:
 
 
 class _Place(NamedTuple):
-    """File, or files of a pattern: present folder, and the last parts of the recorded path."""
+    """Place of a file or a pattern: present folder, and the last parts of the recorded path."""
 
     folder: Path
     ending: Path
@@ -389,7 +393,7 @@ class _Place(NamedTuple):
         return [self.path] if self.path.exists() else [*map(Path, glob.glob(os.fspath(self.path)))]
 
     def recorded_names(self, name: str, base: str, saved: "ResultFile") -> dict[str, str]:
-        """Return recorded paths by present paths; `name` may be relative to the folder `base`."""
+        """Map present paths to recorded paths; `name` may be relative to the folder `base`."""
         n = len(self.ending.parts)
         folder = _recorded_folder(name, base, n, saved)
         if folder is None:
@@ -401,9 +405,10 @@ class _Place(NamedTuple):
 
 
 def _recorded_folder(name: str, base: str, n: int, saved: "ResultFile") -> str | None:
-    """Find the folder that contained the last `n` parts of a recorded path, with slashes.
+    """Find the folder that contained the last `n` parts of a recorded path.
 
-    None if a name is relative to an unknown base, and no absolute path of a file fits.
+    The folder is written with slashes, also if the path is a Windows path. Returns None if the name
+    is relative to an unknown base, and no recorded absolute path ends with the name.
     """
     from paceline.analysis.compare_recomputed_results import files_in
 
@@ -447,7 +452,7 @@ def _local_name(name: str) -> str:
 def _exists(folder: Path, name: str) -> bool:
     """True if a file exists in a folder, or if files match a pattern; also for a `file://` name.
 
-    If this process is confined to a folder, files outside of it do not exist.
+    If this process is confined to a folder, files outside of it count as missing.
     """
     from paceline.trajectory.addresses import source_name
 
@@ -527,7 +532,10 @@ class _Repeated:
         self._is_battery = modules()[name] == "battery_commands"
 
     def moved(self, saved: "ResultFile") -> list[dict[str, str]]:
-        """Map the present name of each file that is read or written to its recorded name."""
+        """Return two maps from present names to recorded names, as given and absolute.
+
+        The maps contain the files that the command reads or writes.
+        """
         recorded = os.fspath(self._recorded)
         as_given = {self._moved[name]: _local_name(name) for name in self._places}
         absolute = dict[str, str]()
@@ -559,7 +567,7 @@ class _Repeated:
             # Folder of the battery, which may be above or below the folder that is checked.
             n_parts = len(path.relative_to(self._output).parts)
             results, checked = item.path.resolve().parents[n_parts - 1], item.folder.resolve()
-            # This is not the output folder, but another one with copies of some tables.
+            # Skip a folder that is not the output folder, but contains copies of some tables.
             if results.name != self._output_name and not (results / "battery.toml").exists():
                 continue
             for one in made:
@@ -589,7 +597,7 @@ class _Repeated:
         return replace(computed, facts=facts)
 
     def run(self, saved: "ResultFile") -> None:
-        """Run the command in the folder that has its files."""
+        """Run the command in the folder in which the names of its files are valid."""
         from paceline.cli.run_analysis_command import further_inputs
 
         args = self._parsed(self._words)
@@ -646,7 +654,7 @@ class _Repeated:
         return next(fitting, self._folders[0])
 
     def _find(self, name: str) -> _Place | None:
-        """Find an input that is not at its recorded path; return None if it is."""
+        """Find an input that is no longer at its recorded path; None if it is still there."""
         if is_address(name) or _exists(self._base, name):
             return None
         given = [self._options.files.absolute()] if self._options.files else []
@@ -659,7 +667,7 @@ class _Repeated:
         return place
 
     def _set_outputs(self, args: argparse.Namespace, saved: "ResultFile") -> None:
-        """Write results to the temporary folder only, and reset what does not change them."""
+        """Direct output to the temporary folder, and reset options that do not change results."""
         given, sections = vars(args), self._parser.of_command(self._name)
         output, tee, follows = given.get("output"), given.get("tee"), given.get("follow")
         is_part = not given.get("tee_atoms") is given.get("tee_step") is None
@@ -686,7 +694,7 @@ class _Repeated:
         self._redirect(args, output)
 
     def _redirect(self, args: argparse.Namespace, output: Path | None) -> None:
-        """Set the output files, and the option of workers."""
+        """Set the output files and the number of workers."""
         given, parsed = vars(args), self._parsed(self._words)
         for name in args.further:
             path = vars(parsed)[name]

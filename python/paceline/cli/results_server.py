@@ -22,7 +22,7 @@ from paceline.performance.analysis_results_page import PageState, live_page
 from paceline.performance.html_elements import Html, element
 
 INDEX = "index.html"
-#: Types of the files that commands write; of all others, bytes.
+#: Content types of the files that commands write. Other files are sent as plain bytes.
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".csv": "text/csv; charset=utf-8",
@@ -36,8 +36,8 @@ TYPES = {
 IMAGES = (".png", ".svg")
 #: Time after which a client that sends or reads nothing is disconnected, s.
 CLIENT_SECONDS = 10.0
-#: Maximum time for which the end of the command waits for a browser that shows the page, in
-#: intervals between two requests of the page.
+#: At its end, the command waits until a browser that shows the page has requested the last version:
+#: at most this many intervals between two requests of the page, and one second.
 LAST_LOOKS = 2.0
 
 
@@ -106,12 +106,12 @@ class ResultsServer:
                 self._sent.wait(patience)
 
     def page_asked(self) -> bool:
-        """Record that a client asks for the page; return True if this is the last page."""
+        """Record that a client requests the page; return True if it gets the last version."""
         self._asked = time.monotonic()
         return self.is_over
 
     def last_page_sent(self) -> None:
-        """Record that a client has got the last page."""
+        """Record that a client has received the last version of the page."""
         self._sent.set()
 
     def page(self) -> bytes:
@@ -124,7 +124,7 @@ class ResultsServer:
         parts = []
         for name, path in self.files.items():
             if path.exists() and path.suffix.lower() in IMAGES:
-                mark = f"?{path.stat().st_mtime_ns}"  # a browser may keep an image of this address
+                mark = f"?{path.stat().st_mtime_ns}"  # a new address, as browsers cache images
                 parts.append(
                     element("figure", Html(f'<img src="{quote(name)}{mark}" alt="{quote(name)}">'))
                 )
@@ -170,7 +170,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__(address, _Handler)  # type: ignore[arg-type]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore a client that has gone."""
+        """Ignore a client that has disconnected."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -194,7 +194,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, has_body: bool) -> None:
         results = self.server.results
         name = unquote(urlsplit(self.path).path.removeprefix("/")) or INDEX
-        # Ask before opening the file: an answer that began before the end may have an earlier page.
+        # Call this before the file is opened: a file that was opened before the end of the run may
+        # contain an earlier version of the page.
         is_last = name == INDEX and has_body and results.page_asked()
         with contextlib.ExitStack() as stack:
             file = _opened(results.files.get(name))

@@ -1,4 +1,4 @@
-"""Construction of analyses that need more than atoms and parameters from the command line."""
+"""Construction of analyses whose arguments are not just selections and options of the command."""
 
 import argparse
 from collections.abc import Callable
@@ -171,8 +171,8 @@ def _msd(
 ) -> "AnalysisBase":
     from paceline.analysis.msd import EinsteinMSD
 
-    # All commands have --unwrap, which makes molecules whole, so the keyword `unwrap` gets another
-    # option.
+    # In all commands, --unwrap makes molecules whole. Therefore another option sets the keyword
+    # `unwrap` of this analysis.
     scheme = options.pop("unwrap_particles")
     return EinsteinMSD(groups[0], unwrap=None if scheme == "none" else scheme, **options)
 

@@ -236,7 +236,7 @@ def run_survey(args: argparse.Namespace) -> int:
             found, written, args.command_line, overwrite=args.overwrite
         ):
             written.append(found.folder / METADATA)
-    except Exception as stop:  # the tables are written all the same, and reported
+    except Exception as stop:  # first report the tables, which are written already
         error = stop
     _report(found, failures, written, as_json=args.json)
     if error is not None:
@@ -246,7 +246,7 @@ def run_survey(args: argparse.Namespace) -> int:
 
 
 def _frames(args: argparse.Namespace) -> JsonObject:
-    """Return the options that choose frames; those by time as a function of the trajectory."""
+    """Return the options that choose frames; a choice by time is a function of the trajectory."""
     bounds = args.begin, args.end
     if args.every is None and all(bound is None or bound[0] == "frame" for bound in bounds):
         start, stop = (None if bound is None else int(bound[1]) for bound in bounds)
@@ -257,7 +257,7 @@ def _frames(args: argparse.Namespace) -> JsonObject:
 
 @dataclass(frozen=True)
 class _FramesInTime:
-    """Frames of a trajectory between two times, ps; the manifest records the fields."""
+    """Choice of frames between two bounds; the manifest of a survey records its fields as text."""
 
     begin: Bound
     end: Bound
@@ -272,7 +272,7 @@ class _FramesInTime:
 
 
 def recorded_frames(text: str) -> Callable[[Frames], np.ndarray] | None:
-    """Return the choice of frames that a manifest describes; None for a function of a script.
+    """Convert the text in a manifest to a choice of frames; None for a function of a script.
 
     Examples
     --------
@@ -296,7 +296,7 @@ def recorded_frames(text: str) -> Callable[[Frames], np.ndarray] | None:
 def _report(
     found: "Survey", failures: Sequence[JsonObject], files: Sequence[Path], *, as_json: bool
 ) -> None:
-    """Print what the tables contain; `failures` are the rows of that table."""
+    """Print a summary of the tables; `failures` are the rows of the table of failures."""
     from paceline.analysis.survey_page import warnings_of_systems
 
     tables = {name: one["rows"] for name, one in found.facts["tables"].items()}
@@ -340,7 +340,7 @@ def _cell(value: object) -> str:
 
 
 def _summary(found: "Survey") -> list[JsonObject]:
-    """Return mean and standard deviation of each quantity between trajectories."""
+    """Return, for each quantity, mean and standard deviation of the means of all trajectories."""
     from paceline.analysis.survey_page import distributions
 
     return [

@@ -20,8 +20,8 @@ CHECK_NAME = "look"
 class Analysis:
     """Client part of an analysis; `paceline.analysis.base.AnalysisBase` describes each field.
 
-    A run calls `prepare`, `next_stage` and `finish`, in which the analysis can read the run's
-    options and facts. After `finish`, the analysis keeps them.
+    A run calls `prepare`, `next_stage` and `finish`. These methods can read the options and facts
+    of the run, which remain available after `finish`.
     """
 
     atomgroup: Atoms
@@ -80,7 +80,7 @@ class Analysis:
         return ()
 
     def record_call(self) -> None:
-        """Record with the results the call that computed them."""
+        """Record the call in Python that computed the results, as a part of the results."""
 
     def parameters(self) -> dict[str, object]:
         """Return the parameters for the record that is saved with the results."""
@@ -121,7 +121,7 @@ def is_updated(analysis: Analysis) -> bool:
 
 @contextmanager
 def facts_shown(analyses: Sequence[Analysis], context: RunContext, info: RunInfo) -> Iterator[None]:
-    """Give analyses access to options and facts of a run; then restore those of the last run."""
+    """Set options and facts of a run on analyses in a `with` block; then restore the old ones."""
     names = ("_run_context", "_run_info")
     last = [
         (vars(one), {name: vars(one)[name] for name in names if name in vars(one)})

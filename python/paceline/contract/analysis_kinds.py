@@ -25,7 +25,7 @@ class Kind(Enum):
     BLOCKS = "a result for each block"
 
 
-#: Kinds of which the results of blocks are merged, for the whole run, or for its state changes.
+#: Kinds for which results of blocks are merged: into the result of the run, or into state changes.
 MERGED = (Kind.SUM, Kind.SCAN)
 
 #: For a user's worker part whose class does not declare its kind: the method that identifies the
@@ -99,8 +99,8 @@ class Reduction(WorkerPart, Generic[Result]):
     def compute(self, block: Block) -> Result:
         """Compute the partial result of one leaf from its readable frames.
 
-        Without readable frames, the partial result must leave any other result unchanged in
-        `merge`.
+        If no frame is readable, `merge` must return the other result unchanged when it merges the
+        partial result with another one.
         """
         raise NotImplementedError
 
@@ -128,7 +128,7 @@ class PerBlock(WorkerPart, Generic[Result]):
 class Placements:
     """File offsets at which MPI ranks write the parts of blocks that they have kept.
 
-    The receiver of the other parts sets the offsets. They are not pickled.
+    The receiver, to which the ranks send the other parts, sets the offsets. Pickling drops them.
     """
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class Placements:
 
 
 class PartlyKept(PerBlock[Result]):
-    """Worker part whose results may be kept in part by MPI ranks, which write that part themselves.
+    """Worker part whose results can be divided: MPI ranks keep one part, and write it themselves.
 
     The receiver of its results, in the same process as the coordinator, sets the `placements`.
     """
@@ -158,7 +158,7 @@ class PartlyKept(PerBlock[Result]):
     def keep(self, value: Result) -> tuple[Result, Any]:
         """Divide a result into the part that is sent to the receiver and the part that is kept.
 
-        The latter is None if nothing is kept.
+        The second part is None if nothing is kept.
         """
         raise NotImplementedError
 

@@ -100,7 +100,7 @@ class LoadedValues(np.ndarray):
         return _with_others(values, loaded.others[:, np.newaxis], loaded)
 
     def __array_finalize__(self, source: object) -> None:
-        """Copy the loaded atoms to a view; its elements are no longer assigned to atoms."""
+        """Copy `_loaded` to a view; `_others` stays None, as the atoms of elements are unknown."""
         self._loaded = getattr(source, "_loaded", None)
 
     def refuse(self, *_: object, **__: object) -> NoReturn:
@@ -171,7 +171,7 @@ class LoadedValues(np.ndarray):
         return made if isinstance(results, tuple) else made[0]
 
     def __array_function__(self, function: Any, types: object, args: Any, options: Any) -> object:
-        """Call a NumPy function that uses no value of other atoms; raise for all others."""
+        """Call a NumPy function if it uses no values of atoms that are not loaded; else raise."""
         if function in (np.shape, np.ndim, np.size, np.may_share_memory):
             return function(*map(_plain, args), **options)
         if function is np.dot and not options:
@@ -200,11 +200,12 @@ class LoadedValues(np.ndarray):
     def __str__(self) -> str:
         return str(_plain(self))
 
-    #: Methods that reorder the elements are replaced, to raise an error.
+    #: Properties that reorder the elements are replaced by one that raises an error.
     T = mT = flat = property(refuse)
 
 
-# Other array methods would use all values, and their copies would no longer raise.
+# Other array methods are replaced, too: they would use all values, and the copies that they return
+# would no longer raise errors.
 for _name, _method in vars(np.ndarray).items():
     if isinstance(_method, MethodDescriptorType) and not _name.startswith("_"):
         setattr(LoadedValues, _name, LoadedValues.refuse)

@@ -19,7 +19,7 @@ class Cache:
     size: int | None = None
     #: Blocks used after this time are not removed; seconds since 1970.
     since: float = field(default_factory=time.time, compare=False)
-    #: True if the folder exists on one node, until the trajectory is closed.
+    #: True if the folder exists only on one node, and only until the trajectory is closed.
     is_temporary: bool = False
 
     @classmethod

@@ -24,7 +24,7 @@ LEAF_BYTES = BLOCK_BYTES = 16 * 2**20
 LARGEST_LEAF_BYTES = 64 * 2**20
 #: Maximum size of the positions in a block that consists of whole chunks, bytes.
 LARGEST_BLOCK_BYTES = 256 * 2**20
-#: Maximum total size of the initial states, or the state changes, of all blocks, bytes.
+#: Maximum total size of the initial states, or the state changes, of all blocks of a scan, bytes.
 STATES_BYTES = 2**31
 #: Minimum number of blocks per worker, if there are enough frames. With 16, waiting for the last
 #: block delays the end by a few per cent.
@@ -83,9 +83,9 @@ def scanned_per_row(frames: np.ndarray, n_atoms: int) -> int | None:
 class LeafBoundaries:
     """Boundaries of the leaves of a run.
 
-    Rows before the first chunk boundary form smaller leaves. Their number is that of the leaves
-    between two chunk boundaries, so that subtrees of leaves end at chunk boundaries wherever a
-    run starts.
+    Rows before the first chunk boundary form smaller leaves. There are as many smaller leaves as
+    there are leaves between two chunk boundaries, so that subtrees of leaves end at chunk
+    boundaries wherever a run starts.
 
     Examples
     --------
@@ -271,7 +271,8 @@ def make_plan(
     # If a leaf of whole chunks would be too large, `whole` is not a power of two times `size`.
     whole, held = lcm(size, borders.period), LARGEST_BLOCK_BYTES / max(12 * n_wanted, 1)
     parted = (whole // size).bit_count() > 1
-    # A writer may require groups of frames, which are counted from the first frame of the run.
+    # Leaves do not follow chunk boundaries if a writer requires groups of frames, because these
+    # groups are counted from the first frame of the run.
     followed = not parted and frames_together == 1
     leaves = LeafBoundaries.between(borders, leaf) if followed else LeafBoundaries(leaf)
     if block_frames is not None:
@@ -303,10 +304,11 @@ def _double_until(size: int, *, until: int) -> int:
 
 
 def _leaf(n_atoms: int, chunk: int, together: int) -> int:
-    """Choose the number of rows in a leaf: the odd factor of the rows that must stay together.
+    """Choose the number of rows in a leaf.
 
-    This factor is doubled while the leaf remains small. If a leaf of whole chunks would be too
-    large, only the rows of `together` stay together.
+    It is the largest odd factor of the number of rows that must stay together, doubled while the
+    leaf remains small. If a leaf of whole chunks would be too large, chunks are divided, and only
+    the rows of `together` stay together.
     """
     frame = 12 * max(n_atoms, 1)
     for whole in (lcm(chunk, together), together):

@@ -76,7 +76,7 @@ def describe_atoms(atomgroup: Atoms) -> str:
 
 
 def describe_selection(select: object, atoms: Atoms) -> str:
-    """Describe the selection of some atoms; all atoms of a part of a system are counted.
+    """Describe the selection of some atoms; if "all" refers to a group, state its number of atoms.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def describe_frames(frames: np.ndarray, times: np.ndarray | None = None) -> str:
 
 
 def describe_exactly(frames: np.ndarray, times: np.ndarray | None = None) -> str:
-    """Describe frames as `describe_frames`, with a digest if their steps are not equal.
+    """Describe frames as `describe_frames` does, and add a digest if their steps are not equal.
 
     Examples
     --------

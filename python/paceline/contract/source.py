@@ -51,7 +51,7 @@ class Extents:
     files: np.ndarray
     #: Frame numbers in their files, uint64, shape (n_frames,).
     frames: np.ndarray
-    #: Byte offsets, uint64, shape (n_frames,).
+    #: Byte offsets and sizes of the frames, uint64, shape (n_frames,).
     offsets: np.ndarray
     sizes: np.ndarray
     #: Part of the file's own index for each run of frames in one file; None if offsets and sizes
@@ -83,7 +83,7 @@ def unknown_times(doubt: str) -> str:
 
 
 class FrameInterval(float):
-    """Time between frames, ps, also for files that store step numbers: `--dt` of the commands."""
+    """Value of `--dt`: always the time between frames, ps, and never the time between steps."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,10 @@ class CachingReader(Protocol):
     """Reader of a file whose blocks may be in a cache."""
 
     def take_cache_use(self) -> tuple[int, str | None]:
-        """Return the bytes from the cache since the last call, and why blocks are not stored."""
+        """Return the number of bytes from the cache since the last call, and a warning or None.
+
+        The warning states why no more blocks are stored.
+        """
 
 
 class FileSpec(Protocol):
@@ -180,11 +183,11 @@ class Requests(NamedTuple):
 class ReadStats(NamedTuple):
     """Cost of reading a block."""
 
-    #: Nanoseconds.
+    #: Times of opening, reading and decoding, ns.
     open: int
     read: int
     decode: int
-    #: Number of bytes requested from the file.
+    #: Number of bytes requested from the file, and number of read calls.
     bytes: int
     calls: int
     #: Unreadable rows, each with the reason.
@@ -294,9 +297,9 @@ class FrameReader:
         return Requests(*(sum(numbers) for numbers in zip(*taken, strict=True)))
 
     def _take_cache_use(self, cache: "Cache") -> int:
-        """Return the bytes from the cache since the last call.
+        """Return the number of bytes from the cache since the last call.
 
-        A warning reports that the user's cache stores no more blocks.
+        Warns if the user's cache stores no more blocks.
         """
         n_bytes = 0
         for reader in self._open.values():

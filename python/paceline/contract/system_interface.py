@@ -162,7 +162,7 @@ class System(Protocol):
 
 
 class NoFramesYet(Exception):
-    """Signal: a frame is needed of a stream that is not connected yet."""
+    """Signal that a frame is needed from a stream that is not connected yet."""
 
 
 @runtime_checkable
@@ -174,7 +174,7 @@ class ConnectsLater(Protocol):
 
 
 def offline(universe: object) -> AbstractContextManager[None]:
-    """Raise `NoFramesYet` if a frame is needed and its stream is not connected yet."""
+    """During a `with` block, raise `NoFramesYet` instead of connecting to a Universe's stream."""
     return universe.offline() if isinstance(universe, ConnectsLater) else nullcontext()
 
 
@@ -328,13 +328,16 @@ def attribute_of(atoms: object, name: str) -> Any:
 
 
 def trajectory_name(system: System) -> str:
-    """Name of the trajectory's file; the address if a temporary file has frames of a stream."""
+    """Name of the trajectory's file; for the temporary file of a stream, the stream's address."""
     trajectory = system.trajectory
     return f"{attribute_of(trajectory, 'came_from') or trajectory.filename}"
 
 
 def frames_shown(values: Sequence[object]) -> dict[int, int]:
-    """Return the current frame of the system of each value, or of each item of a list, by id."""
+    """Map the `id` of each system to its current frame, for the systems of the given atoms.
+
+    Each value may be a group of atoms or a list of groups; other values are ignored.
+    """
     found: dict[int, int] = {}
     for value in values:
         several = isinstance(value, list | tuple)

@@ -125,8 +125,8 @@ class WorkerScan(WorkerTransform):
     A first pass over all frames of the trajectory finds the initial state of each block (`apply`,
     `scan_of`). In the next pass, each block starts from its initial state (`apply_from`). States
     must merge exactly. In the first pass, `apply` changes nothing, and returns the rows in which
-    atoms cannot be tracked. If one process has all frames, it transforms the blocks in order
-    instead (`follower`).
+    atoms cannot be tracked. If one process reads all frames, there is no first pass: that process
+    transforms the blocks in order (`follower`).
     """
 
     scans = True

@@ -63,8 +63,8 @@ class DamagedFrames(list[tuple[int, str]]):
 class RowRange:
     """Results of rows `first` to `stop` of the run: times (ps), and the rows of each analysis.
 
-    If an analysis returns any number of records per frame, its rows are a `RecordRange`. After a
-    checkpoint was read, its rows are `Records`.
+    If an analysis returns any number of records per frame, its rows are a `RecordRange`. In a range
+    that was read from a checkpoint, they are `Records`.
     """
 
     first: int
@@ -142,7 +142,7 @@ class Collected:
             merged.regrow(None)
 
     def release_last(self) -> None:
-        """Include the last blocks again, as the last ones of this run."""
+        """End the postponement: the postponed blocks are now the last blocks of this run."""
         self._n_held = 0
         for merged in self._merged:
             merged.regrow(len(self._plan))
@@ -161,7 +161,8 @@ class Collected:
         done = time.monotonic_ns()
         timings = [replace(timing, job=self._number, comm=0) for timing in result.timings]
         # Results that arrive together were sent when the last block was done. If another host's
-        # clock has drifted by more than the latency, this time would be later than the arrival.
+        # clock has drifted by more than the latency, the end of that block would be later than the
+        # arrival.
         if timings and result.timings[-1].comm != SENT_WITH_LATER:
             timings[-1] = replace(timings[-1], comm=max(0, done - timings[-1].end))
         self._timings.blocks.extend(timings)
@@ -245,7 +246,7 @@ class Collected:
 
     @property
     def values(self) -> list[Any]:
-        """Return the complete result of each analysis: rows, offsets and records, or merged."""
+        """Return the result of each analysis: its rows, offsets and records, or merged result."""
         missing = np.isin(self._plan.frames, [frame for frame, _ in self.damaged])
         for one in self._rows:
             if isinstance(one, _Rows) and one.value is None:
@@ -379,10 +380,10 @@ class RecordLog:
     """Records of ranges of frames, in the order in which the ranges arrive.
 
     The log is in memory while it is smaller than `LARGE` or the run's limit. A larger log is in an
-    anonymous temporary file that grows. A range that arrives early waits while all waiting ranges
-    are smaller than `AHEAD` together. If ranges were written out of order, they are sorted at the
-    end by one more copy. `n_rows` is the number of all frames, used to estimate the final size. It
-    is None for a log of some frames, whose first row may be any row.
+    anonymous temporary file that grows. A range that arrives before earlier ranges waits for them,
+    as long as all waiting ranges together are smaller than `AHEAD`. If ranges were written out of
+    order, they are sorted at the end by one more copy. `n_rows` is the number of all frames, used
+    to estimate the final size. It is None for a log of some frames, which may begin at any row.
     """
 
     def __init__(self, analysis: WorkerAnalysis, n_rows: int | None = None):
@@ -391,8 +392,8 @@ class RecordLog:
         self._log: np.ndarray | None = None
         self._n_records = 0
         self._file: IO[bytes] | None = None
-        #: First row, index of the first record in the log, and counts of each range. Ranges are in
-        #: the order of arrival.
+        #: First row, index of the first record in the log, and counts of each range. Ranges are
+        #: sorted by their first rows; in the log, they are in the order in which they were written.
         self._ranges: list[tuple[int, int, np.ndarray]] = []
         #: Row after the last range that was written in order.
         self._next = 0
@@ -489,7 +490,7 @@ class RecordLog:
         self._log, self._file = found.records, None
 
     def ordered(self) -> Records:
-        """Return all records in the order of frames; None if no frame could be read."""
+        """Return counts and records in the order of frames; without readable frames, no records."""
         counts = self.counts()
         if self._log is None:
             return Records(counts, None)
@@ -515,9 +516,9 @@ class RecordLog:
         return np.concatenate([np.zeros(0, np.int64), *(some for *_, some in self._ranges)])
 
     def whole(self, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the index of each frame's first record and the total number, and all records.
+        """Return offsets and all records; frames that were left out have no records.
 
-        Frames that were left out have no records.
+        The offsets are the index of each frame's first record, and then the number of all records.
         """
         counts, records = self.ordered()
         offsets = np.zeros(len(counts) + 1, np.int64)

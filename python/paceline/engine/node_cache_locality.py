@@ -13,8 +13,8 @@ from paceline.contract.node_disk_cache import Cache
 from paceline.contract.source import Extents, SampledFileSpec
 from paceline.engine.tasks_and_results import AnyJob, AnyTask, Job, Task
 
-#: Minimum fraction of a task's sampled bytes in a node's cache for which the node gets the task
-#: first.
+#: A node is preferred for a task if its cache contains at least this fraction of the task's sampled
+#: bytes.
 MOST = 0.5
 
 
@@ -106,7 +106,7 @@ def homes_of(tasks: Sequence[AnyTask], nodes: Sequence[NodeBlocks]) -> np.ndarra
 
 
 def _divide(shares: np.ndarray, loads: np.ndarray) -> np.ndarray:
-    """Choose a node for each task, from the fractions of it in nodes; update the nodes' loads."""
+    """Choose a node for each task; `shares` are fractions of tasks in nodes. Updates `loads`."""
     homes = np.full(shares.shape[1], -1)
     holds = (shares >= MOST) & (shares == shares.max(axis=0))
     # Tasks are grouped by the nodes that have them; groups with few nodes come first.

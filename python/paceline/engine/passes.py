@@ -37,7 +37,7 @@ class FramePass:
     collected: Collected
 
     def __init__(self, run: TrajectoryRun, plan: Plan, job: Job):
-        #: Run that contains the pass, its blocks, and the job that the blocks share.
+        #: Run that contains this pass; blocks of the pass; job that the blocks share.
         self.run, self.plan, self.job = run, plan, job
         #: True if workers read the frames themselves.
         self.shareable = run.trajectory.shareable
@@ -171,7 +171,7 @@ class AnalysisPass(FramePass):
     def is_continued(self) -> bool:
         """True if results of earlier frames stay the same when the trajectory grows.
 
-        A second pass depends on results of all frames, except for that of a prefix scan.
+        A second pass depends on results of all frames, except for the second pass of a prefix scan.
         """
         return self.stage == 0 or all(part.has_states for part in self.job.analyses)
 
@@ -317,10 +317,10 @@ class ScanPass(FramePass):
 
     @property
     def n_final(self) -> int:
-        """Number of frames before the first one that further blocks of a grown trajectory may read.
+        """Number of frames before the first frame that new blocks of a grown trajectory may read.
 
-        The pass records the states of blocks that exist, but a block begins to read before its
-        first row, in the frames of its halo.
+        This pass records only the states at frames where existing blocks begin to read. A new block
+        begins to read before its first row, at the first frame of its halo.
         """
         plan = self.run.plan
         n_leaves = len(plan) * plan.block_frames // plan.leaf_frames

@@ -66,7 +66,7 @@ class AttemptLog:
         self.folder = self._scratch.path if self._scratch else ""
 
     def read(self) -> dict[int, tuple[str, int]]:
-        """Return worker and start time (ns) of the last attempt of each worker, by attempt."""
+        """Map the last attempt of each worker to the worker's name and the start time, ns."""
         found = {}
         # glob yields no path if another process has removed the folder.
         for path in Path(self.folder).glob("*") if self.folder else ():
@@ -84,7 +84,8 @@ class AttemptLog:
 
 def note_attempt(folder: str, attempt: int) -> None:
     """Write the attempt that the calling thread starts to the folder of an `AttemptLog`."""
-    # All notes have the same length: truncating the file before each note takes ten times as long.
+    # All notes have the same length, so that the file need not be truncated before each note:
+    # truncating takes ten times as long.
     note = f"{attempt:20d} {time.monotonic_ns():20d}".encode()
     name = thread_name().replace(":", "~")  # Windows forbids a colon in file names
     with contextlib.suppress(OSError):
@@ -96,7 +97,7 @@ def note_attempt(folder: str, attempt: int) -> None:
 
 
 class _OfThread(threading.local):
-    """Worker, job and job key of the calling thread."""
+    """Job key, worker and job of the calling thread."""
 
     opened: tuple[object, Worker, AnyJob] | None = None
 

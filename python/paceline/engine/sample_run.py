@@ -36,7 +36,7 @@ from paceline.trajectory.open import open_files
 
 #: Maximum number of bytes that one reader reads in total.
 _BYTES = 32 << 20
-#: Maximum number of bytes of one call.
+#: Maximum number of bytes of one read call.
 _CALL = 4 << 20
 #: Maximum time for which one reader reads, s.
 _SECONDS = 0.25
@@ -59,15 +59,15 @@ _SHIFT = 0.618034
 _LOOKS = 256
 #: Size of the middle part of a long file from which frames are sampled, bytes.
 SAMPLE = 64 << 20
-#: Size of the middle part of a long object from which frames are sampled, bytes.
+#: The same for a long file in an object store.
 _OBJECT_SAMPLE = 16 << 20
-#: Maximum number of bytes with which a store is measured, and the time for this, s.
+#: Maximum number of bytes, and maximum time (s), for measuring the speed of an object store.
 _STORE_BYTES = 48 << 20
 _STORE_SECONDS = 1.0
 
 
 class RunsTasks(Protocol):
-    """Attributes of a backend that a sample needs; `paceline.backends` has these classes."""
+    """Interface of a backend that runs samples; classes of `paceline.backends` implement it."""
 
     name: str
     n_workers: int
@@ -164,11 +164,11 @@ class SampleRun:
         self.chain = None if self.trajectory.in_memory else self.trajectory.chain
         self.is_sample = self.chain is not None and _is_sampled(self.chain)
         objects = [file for file in self.chain.files if is_address(file.path)] if self.chain else []
-        #: Bytes of objects, which stay in memory as long as this list exists.
+        #: Bytes of files in an object store; they stay in memory as long as this list exists.
         self._objects = [_core.ObjectBytes(one.path, one.samples) for one in objects]
         self.of_store = bool(objects)
         if self.of_store and self.is_sample:
-            self._t_open = 0.0  # most of it was for the sample
+            self._t_open = 0.0  # most of the time was spent on sampling, not on opening
         if self.is_sample:
             self._frames = _readable(frames, self.trajectory.n_frames)
         self._prepare(frames, 1, None)
@@ -232,7 +232,8 @@ class SampleRun:
         with ExitStack() as receivers:
             one.start_collecting(0, timings, receivers)
             tasks = one.tasks(0, backend.n_workers)
-            # Close the backend at once, also after an error here: its workers would continue.
+            # Close the backend at once even after an error here: otherwise its workers would
+            # continue.
             with closing(backend.run([one.job], tasks)) as outcomes:
                 for outcome in outcomes:
                     # Ignore abandoned attempts, and results stored by ranks, which only MPI yields.
@@ -252,7 +253,7 @@ class SampleRun:
         return times
 
     def speed_of_store(self, backend: RunsTasks, frames: np.ndarray) -> StoreSpeed | None:
-        """Measure the store of the largest object, and read frames, which then are in memory.
+        """Measure the object store of the largest file, and read frames into memory.
 
         Returns None for local files.
         """
@@ -260,12 +261,13 @@ class SampleRun:
             return None
         file = max(self.chain.files, key=lambda file: file.size * is_address(file.path))
         opened = _core.requests_sent()
-        # Measured first, because the run requests bytes beyond its frames.
+        # Measure before the run, because the run also requests bytes beyond its frames.
         one = _core.ObjectBytes(file.path, file.samples)
         latency, rate_of_one, rate_of_all = one.measure(_STORE_BYTES, _STORE_SECONDS)
         before = _core.requests_sent()
         n_measured, n_repeated, _, total, _ = np.subtract(before, opened).tolist()
-        # The mean of times that are equally probable is in the middle between the extremes.
+        # Assume that all times between the fastest and the slowest are equally probable: then their
+        # mean is in the middle.
         mean = total / 1e9 / max(1, n_measured - n_repeated)
         slowest = max(latency, 2 * mean - latency)
         self.run(backend, frames, self.block_frames(2))
@@ -285,8 +287,8 @@ class SampleRun:
             )
         leaf = self._run.plan.leaf_frames
         if block_frames is not None and block_frames < leaf:
-            # A whole leaf of a slow analysis would take too long; merged results are not needed
-            # here.
+            # Make the leaves smaller, because a whole leaf of a slow analysis would take too long.
+            # Results are not needed here, so they need not be those of a usual run.
             leaves = LeafBoundaries(block_frames)
             self._run.plan = Plan(frames, leaves, block_frames)
             self._run.job = replace(self._run.job, leaves=leaves)
@@ -407,7 +409,8 @@ def _readable(frames: np.ndarray, n_known: int) -> np.ndarray:
 def disk_rates(path: str) -> tuple[float, float] | None:
     """Measure the read rate of the disk, bytes per second: by one reader, and by two in total.
 
-    Returns None if the bytes stay in memory, or if the system does not report this.
+    Returns None if the file is small, if the bytes stay in memory, or if the system does not report
+    whether they do.
     """
     size = os.path.getsize(path)
     n_bytes = min(_BYTES, size // 8)

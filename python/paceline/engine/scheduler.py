@@ -120,7 +120,10 @@ class Scheduler(Generic[T]):
         self._running[_key(task)] = _Running(task, time.monotonic())
 
     def assign_overdue(self) -> T | None:
-        """Assign the longest overdue task to an idle worker; None if unassigned tasks are left."""
+        """Assign the overdue task that has run longest once more, to an idle worker.
+
+        Returns None if no task is overdue, or if unassigned tasks are left.
+        """
         now = time.monotonic()
         if self._upcoming is not None or self._returned:
             return None
@@ -142,8 +145,8 @@ class Scheduler(Generic[T]):
         paces = self._paces.get(running.task.job)
         allowed = UNKNOWN
         if paces:
-            # The lower of the two middle values is used, so that tasks of a slow worker do not
-            # determine it.
+            # Of two middle values, use the lower one as the median, so that tasks of a slow worker
+            # do not determine it.
             usual = statistics.median_low(paces) * running.task.n_frames
             allowed = max(SHORTEST, OVERDUE * usual)
         # Allow more time: workers without a task are not idle if their threads compute frames of

@@ -72,8 +72,8 @@ class PartsRun:
         self.plan = Plan(np.arange(parts.n_parts), LeafBoundaries(1), 1)
         self._frames = run.plan.frames
         n_frames, n_parts = len(self._frames), parts.n_parts
-        #: Function, not a method: a method would refer to this object, which would then keep all
-        #: rows in memory until garbage collection.
+        #: Progress, in frames, after a number of parts. It is a function, because a method would
+        #: refer to this object, which would then keep all rows in memory until garbage collection.
         self._frames_at: Callable[[int], int] = lambda n_done: n_done * n_frames // n_parts
         self.job = FunctionJob(analysis.name, cloudpickle.dumps(_Call(parts.worker)))
 
@@ -96,7 +96,7 @@ class PartsRun:
             yield FunctionTask(job, number, number, number, 1, what, item)
 
     def frames_of(self, result: BlockResult) -> int:
-        """Number of frames that a result adds to the progress; all parts together are one pass."""
+        """Number of frames that a result adds to the progress; all parts count as one pass."""
         return self._frames_at(result.first + 1) - self._frames_at(result.first)
 
     def release(self, result: BlockResult) -> None:
@@ -208,7 +208,7 @@ class _SharedFile:
 
     @cached_property
     def _copy(self) -> np.ndarray | None:
-        """Return the array, or a copy, in a file; None if free disk space is insufficient."""
+        """Array, if it is in a file, otherwise a copy in a file; None if the disk is too full."""
         if file_of(self._array) is not None:
             return self._array
         try:
@@ -220,7 +220,10 @@ class _SharedFile:
         return copy
 
     def place(self, view: np.ndarray) -> Place | None:
-        """Return the offset of a view in the file; None if the array does not contain the view."""
+        """Return the place of a view in the file.
+
+        Returns None if there is no file, or if the array does not contain the view.
+        """
         begin, end = byte_bounds(self._array)
         first, last = byte_bounds(view)
         copy = self._copy if begin <= first < last <= end else None

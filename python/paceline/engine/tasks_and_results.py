@@ -116,7 +116,7 @@ class WorkerAnalysis:
 
     @contextmanager
     def naming_errors(self) -> Iterator[None]:
-        """Context manager that turns errors of `merge` into an `AnalysisError` with its name."""
+        """Turn errors of `merge`, in a `with` block, into an `AnalysisError` with the analysis."""
         try:
             yield
         except Exception as error:
@@ -169,7 +169,7 @@ class Job:
     row_bytes: int = 0
     #: Number of processes of a machine that share its requests to object stores.
     sharers: int = 1
-    #: Latency, s, and bandwidth, bytes per second, of stores by their numbers, as measured so far.
+    #: Number, latency (s) and bandwidth (bytes per second) of each object store, measured so far.
     estimates: tuple[tuple[int, float, float], ...] = ()
 
 
@@ -228,8 +228,8 @@ class Task:
         return self.rows_with((0, 0))
 
     def rows_with(self, halo: tuple[int, int]) -> slice:
-        """Rows of the block and of a halo within its window; a halo ends with the trajectory."""
-        if self.halo == (0, 0):  # fast path of most runs: about twelve calls per block
+        """Rows of the window that contain the block and a halo; it may be cut off at the ends."""
+        if self.halo == (0, 0):  # fast path for most runs, as it is called 12 times per block
             return slice(self.lead, len(self.window), self.step)
         before, after = (min(*two) for two in zip(halo, self.halo, strict=True))
         begin = self.lead + self.halo[0] - before
@@ -272,7 +272,7 @@ class FunctionTask:
     number: int
     #: Number of frames of all earlier calls.
     first: int
-    #: First frame and number of frames of the call; any number and 1 for a call without frames.
+    #: First frame and number of frames of the call; for a call without frames, any number and 1.
     first_frame: int
     n_frames: int
     #: Name in error messages.
