@@ -44,7 +44,7 @@ INTERVAL = 1.0
 #: Minimum ratio of the time between two writes to the duration of the last write, so that writing
 #: takes at most 2 % of the time.
 SHARE = 50
-#: Ratio of the journal's size to the necessary size above which the journal is rewritten.
+#: The journal is rewritten if it is larger than necessary by more than this factor.
 GROWTH = 3
 #: Size of the rows in one record when all records are rewritten, bytes.
 ROWS_BYTES = 64 * 2**20

@@ -57,7 +57,8 @@ from paceline.engine.tasks_and_results import AnyJob, AnyTask, BlockResult, Func
 from paceline.errors import PacelineError, PacelineWarning, WorkerError
 from paceline.performance.record import DuplicateAttempt, HostClocks
 
-#: Time for a worker to end a block that other workers have already finished, seconds.
+#: Maximum time to wait for a worker that still computes a block which another worker has finished,
+#: seconds.
 GRACE = 0.1
 #: Duration of the sample from which the remaining time is estimated, seconds.
 SAMPLE = 0.3
@@ -126,7 +127,7 @@ class Processes(ForMDAnalysis):
                     batches,
                     scheduler,
                     HangCheck(executor),
-                    # Loky's thread fails on cancelled futures when workers are killed afterwards.
+                    # Loky's thread fails if workers are killed after futures were cancelled.
                     cancels=False,
                 )
                 late, hanging = wait(left, GRACE)
@@ -214,7 +215,7 @@ class Adaptive(ForMDAnalysis):
             return [compute(np.concatenate(parts))]
 
     def warn_of_state(self, name: str) -> None:
-        """Compute all frames in order in this process."""
+        """Raise `OrderedError`; all frames are then computed in order in this process."""
         raise OrderedError
 
     def call_remote(
@@ -269,7 +270,8 @@ class Pool(ForMDAnalysis):
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
         """Run every task; yield results in order of completion."""
-        # Where the executor's processes run is unknown: they may all be on one machine.
+        # It is unknown where the executor's processes run. If all of them are on one machine, they
+        # must share its requests to object stores.
         if not isinstance(self._executor, ThreadPoolExecutor):
             jobs = sharing_requests(jobs, self.n_workers)
         pickled = pickle_jobs(jobs, self.name)

@@ -41,7 +41,7 @@ class Command(NamedTuple):
 
     @property
     def select(self) -> tuple[str, ...]:
-        """Default selections, in the order in which they are tried; empty without a default."""
+        """Default selections, tried in this order; empty if --select is required."""
         first = self.entry["select"]
         return (first, *self.entry["select_otherwise"]) if first else ()
 
@@ -126,7 +126,7 @@ class Command(NamedTuple):
 
 
 def selections_of(*texts: str) -> dict[str, str]:
-    """Return selections by the names of their options.
+    """Map the names of the selection options to the given selections.
 
     Examples
     --------

@@ -34,7 +34,7 @@ _OF_SYSTEM = (
 _FILES = frozenset(["/etc/localtime", "/etc/os-release", *mimetypes.knownfiles])
 #: Files of the system that contain secrets.
 _SECRET = re.compile(r"/proc/.*/(environ|cmdline|mem|maps|fd|cwd|root)\b")
-#: Events of Python that change files, with the number of paths among their arguments.
+#: Audit events of functions that change files, with the number of paths among their arguments.
 _CHANGES = {
     **{"os.remove": 1, "os.rmdir": 1, "os.mkdir": 1, "os.chmod": 1, "os.truncate": 1},
     **{"os.rename": 2, "os.link": 2, "os.symlink": 2, "shutil.rmtree": 1, "shutil.move": 2},

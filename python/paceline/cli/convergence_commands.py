@@ -39,7 +39,7 @@ _OTHER_TITLE = re.compile(
     rf"|(?:\s*[/_]\s*|\s+)(?P<plain>{_UNIT}))?\s*"
 )
 
-#: Description of the tables that the command assesses, in errors.
+#: Description, for error messages, of the tables that the command can assess.
 TIME_SERIES = (
     "time series: a column of increasing times, titled time (ps), or frames, titled frame, and "
     "columns of numbers"
@@ -95,7 +95,7 @@ def add_convergence(commands: Commands) -> CommandParser:
 
 
 def _above_0(text: str) -> float:
-    """Convert a text to a number above 0; the text has no unit, because the series has one."""
+    """Convert a text without a unit to a number above 0; its unit is that of the series."""
     try:
         value = float(text)
     except ValueError:

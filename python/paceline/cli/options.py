@@ -57,7 +57,7 @@ def add_json_argument(section: Any, document: str = "Document") -> None:
 
 
 def add_crate_argument(parser: CommandParser) -> None:
-    """Add the option that describes a folder of results for a repository."""
+    """Add the option --crate, which describes a folder of results for a data repository."""
     parser.section("output").add_argument(
         "--crate",
         action="store_true",
@@ -570,7 +570,7 @@ def add_chain_arguments(parser: CommandParser) -> None:
 
 
 def add_cache_arguments(parser: CommandParser) -> None:
-    """Add options for a cache of the trajectory's blocks."""
+    """Add options for a cache of blocks of the trajectory files."""
     add = parser.section("workers").add_argument
     add(
         "--cache",

@@ -108,7 +108,7 @@ ADVISE_COLUMNS = (
     "efficiency",
 )
 
-#: Prices of a store: option, and the unit that is priced.
+#: Prices of an object store: name of the option, and the quantity that has this price.
 PRICES = (("per_gb", "10⁹ bytes that leave the store"), ("per_1000_requests", "1000 requests"))
 
 #: Properties of a file system that options set: option, function that converts the value, unit and

@@ -51,7 +51,10 @@ def say(text: str) -> None:
 
 
 def say_results(results: "Results", *paths: Path | None, left_out: str = "") -> None:
-    """Print input, summary and output files; `left_out` is the part of the table not shown."""
+    """Print input, summary and output files.
+
+    `left_out` is a note about the part of the table that is not shown.
+    """
     _say_read(results.provenance)
     for sentence in results.summary():
         say(sentence)

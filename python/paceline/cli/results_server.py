@@ -124,7 +124,7 @@ class ResultsServer:
         parts = []
         for name, path in self.files.items():
             if path.exists() and path.suffix.lower() in IMAGES:
-                mark = f"?{path.stat().st_mtime_ns}"  # a new address, as browsers cache images
+                mark = f"?{path.stat().st_mtime_ns}"  # changes with the file: browsers cache images
                 parts.append(
                     element("figure", Html(f'<img src="{quote(name)}{mark}" alt="{quote(name)}">'))
                 )

@@ -361,7 +361,11 @@ def _at_interval(times: np.ndarray, numbers: np.ndarray, every: float) -> np.nda
 
 
 def _split(bound: Bound, no_time: float) -> tuple[int | None, float]:
-    """Return a bound as a frame, or None, and a time in ps, or `no_time`."""
+    """Split a bound into a frame number and a time in ps.
+
+    A bound sets only one of them: the frame is None for a time, and the time is `no_time` for a
+    frame.
+    """
     if bound is None:
         return None, no_time
     kind, value = bound
@@ -384,7 +388,7 @@ def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
 
 
 def _checkpoint(args: argparse.Namespace) -> contextlib.AbstractContextManager[Checkpoint | None]:
-    """Open the requested checkpoint; it remains until the results are saved, which may fail."""
+    """Open the requested checkpoint; it is deleted only after saving results, which may fail."""
     return contextlib.nullcontext() if args.checkpoint is None else Checkpoint(args.checkpoint)
 
 
@@ -714,7 +718,7 @@ def follow(
             if update.analyses:
                 try:
                     write(update)
-                finally:  # Ctrl-C may come when some of the files have their final names
+                finally:  # later updates replace these files, also after Ctrl-C during this one
                     args.overwrite = True
             update = next(updates)
         except KeyboardInterrupt:

@@ -93,7 +93,7 @@ class Declaration:
     structures: str = ""
     #: True if the atom selection is evaluated again in each frame.
     updating: bool = False
-    #: True if the command chooses its atoms without --select, as `select` describes.
+    #: True if --select is optional: without it, the command chooses atoms as `select` describes.
     chooses: bool = False
     #: False if the analysis has no command of this name, only battery entries.
     has_command: bool = True

@@ -54,7 +54,7 @@ class WorkerDeclaration:
     fills_rows: bool = False
     #: Blocks contain `validity` and no coordinates: each frame is checked while it is decoded.
     checks_validity: bool = False
-    #: Its kernels may compute parts of one frame on several threads.
+    #: The kernels of the worker part may compute parts of one frame on several threads.
     splits_frames: bool = False
 
 
@@ -120,7 +120,7 @@ class PerBlock(WorkerPart, Generic[Result]):
     def compute_block(self, block: Block, first: int) -> Result:
         """Compute the result of a block from its readable frames.
 
-        `first` is the block's first row in the results, counting unreadable frames.
+        `first` is the block's first row in the results, in which unreadable frames have rows, too.
         """
         raise NotImplementedError
 
@@ -148,7 +148,7 @@ class Placements:
 
 
 class PartlyKept(PerBlock[Result]):
-    """Worker part whose results can be divided: MPI ranks keep one part, and write it themselves.
+    """Worker part whose results can be divided: MPI ranks may keep a part and write it themselves.
 
     The receiver of its results, in the same process as the coordinator, sets the `placements`.
     """
@@ -267,7 +267,7 @@ def declaration_of(part: object) -> WorkerDeclaration:
 
 
 def check_methods_of_scan(name: str, part: object) -> None:
-    """Raise `UnsupportedError` if a user's prefix scan has not exactly the methods of its kind.
+    """Raise `UnsupportedError` if a user's prefix scan lacks a method, or has one of another kind.
 
     `name` is the name of the analysis.
     """

@@ -83,7 +83,7 @@ def flag_of(name: str) -> str:
 
 #: Options of figures that combine several analyses.
 OF_ALL = ("figsize", "time_unit", "stats", "style")
-#: Options of figures of measurements.
+#: Options of figures that show measured run times (`paceline bench`).
 OF_MEASUREMENTS = ("title", "figsize", "style")
 
 

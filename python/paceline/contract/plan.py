@@ -185,8 +185,8 @@ class Plan:
     #: Number of frames in a block: a leaf times a power of two. The first blocks of a run may be
     #: smaller.
     block_frames: int
-    #: Maximum number of blocks that read the same chunk. It exceeds 1 if memory cannot store a
-    #: chunk, or the frames of a chunk that a leaf would need.
+    #: Maximum number of blocks that read the same chunk. It exceeds 1 if a leaf or a block of whole
+    #: chunks would take too much memory.
     chunk_reads: int = 1
 
     @property

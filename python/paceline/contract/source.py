@@ -54,8 +54,8 @@ class Extents:
     #: Byte offsets and sizes of the frames, uint64, shape (n_frames,).
     offsets: np.ndarray
     sizes: np.ndarray
-    #: Part of the file's own index for each run of frames in one file; None if offsets and sizes
-    #: suffice.
+    #: For each run of frames from one file, the part of this file's own index that is needed to
+    #: read them; None if offsets and sizes suffice.
     slices: tuple[Any, ...]
 
     def __len__(self) -> int:
@@ -108,8 +108,8 @@ class TimeAxis:
         return times + self.offset if self.offset else times
 
 
-#: Times of reading and of decoding, ns, bytes read, and read calls; then unreadable rows, each
-#: with the reason.
+#: Time of reading and time of decoding (ns), number of bytes read, number of read calls, and the
+#: unreadable rows, each with the reason.
 FileReadStats = tuple[int, int, int, int, list[tuple[int, str]]]
 
 
@@ -166,7 +166,7 @@ class Requests(NamedTuple):
     repeated: int = 0
     #: Number of bytes received.
     bytes: int = 0
-    #: Sum of the times to the beginnings of the responses, and the time that readers waited, ns.
+    #: Sum of the times until responses began, and time that readers waited, ns.
     latency: int = 0
     waited: int = 0
 

@@ -170,7 +170,7 @@ class ConnectsLater(Protocol):
     """Universe of a stream that is connected when a frame is first needed."""
 
     def offline(self) -> AbstractContextManager[None]:
-        """Raise `NoFramesYet` if a frame is needed and the stream is not connected yet."""
+        """During a `with` block, raise `NoFramesYet` instead of connecting to the stream."""
 
 
 def offline(universe: object) -> AbstractContextManager[None]:

@@ -12,8 +12,8 @@ from paceline.block import Block
 if TYPE_CHECKING:
     from paceline.contract.system_interface import System
 
-#: Row with bonds that are longer than half the cell: row, number of such bonds, atoms of the
-#: longest bond, and the length of the longest bond, Å.
+#: Bonds of a frame that are longer than half the cell: row of the frame, number of these bonds,
+#: atoms of the longest bond, and length of the longest bond, Å.
 LongBondsOfRow = tuple[int, int, Any, float]
 
 

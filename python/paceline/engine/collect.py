@@ -148,7 +148,7 @@ class Collected:
             merged.regrow(len(self._plan))
 
     def add(self, result: BlockResult) -> None:
-        """Store the results of one or several blocks by their rows."""
+        """Store the results of one or several blocks at their rows."""
         begun = time.monotonic_ns()
         if result.values is not None:
             for collector, value in zip(self._collectors, result.values, strict=True):
@@ -237,7 +237,7 @@ class Collected:
         return sum(stop - first for first, stop in self._ranges)
 
     def missing(self) -> np.ndarray:
-        """Return the numbers of the blocks that are not done and not held."""
+        """Return the numbers of the blocks that are not done and not postponed."""
         missing = np.ones(len(self._plan), bool)
         for first, stop in self._ranges:
             missing[self._plan.number(first) : self._plan.number(stop - 1) + 1] = False

@@ -1,4 +1,4 @@
-"""Search for the nodes whose caches contain the bytes of tasks; these nodes get the tasks first."""
+"""Find the nodes whose caches contain the bytes of tasks, so that they get these tasks first."""
 
 import socket
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ class NodeBlocks:
 
     #: Name of the host, and folder of the cache.
     node: str
-    #: For each job and file, one bit per block, packed by `np.packbits`: blocks in the cache.
+    #: Blocks in the cache: for each job and file, one bit per block, packed by `np.packbits`.
     held: dict[tuple[int, int], np.ndarray]
     #: Blocks in the page cache, in the same format.
     in_memory: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def cached_files(jobs: Sequence[AnyJob]) -> list[CachedFiles]:
 
 
 def blocks_here(files: Iterable[CachedFiles]) -> NodeBlocks:
-    """Find the blocks in the cache and memory of this node; none in an unusable cache."""
+    """Find the blocks in the cache and memory of this node; an unusable cache counts as empty."""
     held, in_memory, folder = {}, {}, ""
     for one in files:
         try:
@@ -89,9 +89,9 @@ def blocks_here(files: Iterable[CachedFiles]) -> NodeBlocks:
 def homes_of(tasks: Sequence[AnyTask], nodes: Sequence[NodeBlocks]) -> np.ndarray:
     """Return the index of the node that has most of each task's bytes; -1 if none has enough.
 
-    The first, middle and last frame of a task are examined. If no cache has enough of them, the
-    page caches of several hosts are compared. Tasks that several nodes have to the same extent are
-    divided evenly among these nodes.
+    The first, middle and last frame of a task are examined. If no cache contains enough of their
+    bytes, the page caches of several hosts are compared. If several nodes have the same part of
+    some tasks, these tasks are divided evenly among the nodes.
     """
     homes, loads = np.full(len(tasks), -1), np.zeros(len(nodes))
     kinds = [[node.held for node in nodes]]

@@ -217,9 +217,10 @@ def with_frame_threads(
 ) -> Iterator[AnyTask]:
     """Yield tasks with numbers of threads per frame: workers without a task help to compute.
 
-    As long as all of `n_workers` have a task, each task gets one thread. The last tasks share all
-    threads, at most `most` each, if an analysis of the job can split frames. Results do not depend
-    on the threads.
+    There are `n_workers` threads, or `most` if this is more. As long as all workers have a task,
+    each task gets an equal share of the threads. The last tasks share all threads, at most `most`
+    each. If no analysis of the job can split frames, each task gets one thread. Results do not
+    depend on the threads.
 
     Examples
     --------
@@ -314,7 +315,7 @@ class TaskBatcher:
         self._ahead.extend(islice(self._tasks, max(0, n_tasks - len(self._ahead))))
 
     def _is_whole(self, level: int) -> bool:
-        """True if the next tasks are all blocks of the subtree that exist and are not done."""
+        """True if the next 2**`level` tasks are adjacent blocks, so that they fill a subtree."""
         first, last = self._ahead[0], 2**level - 1
         if len(self._ahead) <= last:
             return False

@@ -116,7 +116,7 @@ class WorkerAnalysis:
 
     @contextmanager
     def naming_errors(self) -> Iterator[None]:
-        """Turn errors of `merge`, in a `with` block, into an `AnalysisError` with the analysis."""
+        """In a `with` block, turn errors of `merge` into `AnalysisError`s naming the analysis."""
         try:
             yield
         except Exception as error:
@@ -228,7 +228,7 @@ class Task:
         return self.rows_with((0, 0))
 
     def rows_with(self, halo: tuple[int, int]) -> slice:
-        """Rows of the window that contain the block and a halo; it may be cut off at the ends."""
+        """Rows of the block and a halo in the window; halos are cut off at the ends of the run."""
         if self.halo == (0, 0):  # fast path for most runs, as it is called 12 times per block
             return slice(self.lead, len(self.window), self.step)
         before, after = (min(*two) for two in zip(halo, self.halo, strict=True))
