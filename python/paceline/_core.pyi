@@ -96,10 +96,12 @@ __all__ = [
 ]
 
 BEGINNING_SHARE: Final[float]
-"""Maximum fraction of a deflate-only chunk that is decompressed without the rest."""
+"""Largest beginning of a deflate-only chunk that is decompressed without the rest, as a
+fraction of the chunk.
+"""
 
 BEGINNING_SPARE: Final[int]
-"""Number of bytes that are read beyond the estimated size of a chunk's beginning."""
+"""Number of bytes that are read beyond the estimated compressed size of a chunk's beginning."""
 
 CACHE_BLOCK: Final[int]
 """Size of a block of a cache, bytes."""
@@ -132,7 +134,7 @@ _SnapshotAtoms: TypeAlias = tuple[
 
 @final
 class ChunkEncoder:
-    """Encodes the chunks of one dataset of shape (frames, atoms, 3)."""
+    """Encoder of the chunks of one dataset of shape (frames, atoms, 3)."""
     def __getnewargs_ex__(self, /) -> tuple[tuple[str, tuple[int, int, int]], dict]:
         """Return the arguments of `new`, for pickle."""
     def __new__(
@@ -149,7 +151,7 @@ class ChunkEncoder:
         what: str = ...,
     ) -> ChunkEncoder: ...
     def check(self, /, values: NDArray[float32]) -> None:
-        """Refuse numbers that are not finite, like `encode` and `write`."""
+        """Refuse numbers that are not finite, as `encode` and `write` do."""
     def encode(self, /, values: NDArray[float32]) -> tuple[bytes, NDArray[uint64]]:
         """Encode all chunks of frames. Return the chunks one after another, and the size of each."""
     @property
@@ -164,8 +166,8 @@ class ChunkEncoder:
         *,
         lead: SupportsIndex = 0,
     ) -> None:
-        """Write frames to the chunks at `offsets` of an existing file. `lead` frames precede them in
-        the first chunk.
+        """Write frames to the chunks at `offsets` of an existing file. In the first chunk, `lead`
+        other frames precede these frames.
         """
 
 @final
@@ -199,12 +201,12 @@ class ChunkReader:
     def read_ahead(self, /, slices: SupportsLenAndGetItem[_Slice | None]) -> None:
         """Prefetch the bytes of a block that will be read soon."""
     def take_cache_use(self, /) -> tuple[int, str | None]:
-        """Return the number of bytes that came from the cache since the last call, and the reason why
-        blocks are no longer stored.
+        """Return the number of bytes that came from the cache since the last call, and, if blocks are
+        no longer stored, the reason.
         """
     def take_requests(self, /) -> tuple[int, int, int, int, int]:
-        """Return the requests to a store since the last call: numbers of requests, of repeated ones, and
-        of bytes; latency and waiting time, ns.
+        """Return the requests to a store since the last call: numbers of requests, repeated requests
+        and bytes; latency and waiting time, ns.
         """
 
 @final
@@ -242,13 +244,13 @@ class Correlation:
     def compute(
         self, /, series: NDArray[float32] | NDArray[float64]
     ) -> tuple[NDArray[float64], NDArray[float64]]:
-        """Compute the function of each particle, a number for each lag, and the sum over all
-        particles.
+        """Compute the function of each particle (one number for each lag), and the sum of the
+        functions of all particles.
         """
 
 @final
 class Encoder:
-    """Encodes the frames of one file."""
+    """Encoder of the frames of one file."""
     def __getnewargs__(self, /) -> tuple[str, int, float | None, bool, int]:
         """Return the arguments of `new`, for pickle."""
     def __new__(
@@ -335,11 +337,12 @@ class FileFormat:
 
 @final
 class HydrogenBonds:
-    """Finds hydrogen bonds in the frames of a block.
+    """Kernel that finds hydrogen bonds in the frames of a block.
 
-    Donors and hydrogens are pairs; with `within` (Å), they are paired by distance in each
-    frame. `parts` contains the class of each donor, the class of each acceptor, and a table of
-    the allowed pairs of classes. `criterion` contains a name and two numbers.
+    Donors and hydrogens form pairs in their order. If `within` (Å) is given, they are instead
+    paired by distance in each frame. `parts` contains the class of each donor, the class of
+    each acceptor, and a table of the allowed pairs of classes. `criterion` contains a name and
+    two numbers.
     """
     def __new__(
         cls,
@@ -367,8 +370,8 @@ class HydrogenBonds:
 
 @final
 class NearPairs:
-    """Finds pairs of atoms within `cutoff` (Å) in two groups, or in one group, where each pair
-    counts once.
+    """Kernel that finds pairs of atoms within `cutoff` (Å) in two groups or in one group. In one
+    group, each pair counts once.
 
     Two atoms with the same index or the same label are not a pair. `indices` and `labels`
     contain one array per group, even if the groups are the same.
@@ -414,7 +417,9 @@ class NoJump:
     def scan(
         self, /, positions: NDArray[float32], cells: NDArray[float64], rows: NDArray[int64]
     ) -> tuple[NDArray[int16], NDArray[int16]]:
-        """Count images over frames, relative to the first frame. Record the images in some rows."""
+        """Count the images of the atoms over frames, relative to the first frame. Return the images in
+        the last frame, and those in `rows`.
+        """
 
 @final
 class NoJumpFollower:
@@ -430,21 +435,22 @@ class NoJumpFollower:
         cells: NDArray[float64],
         begin: NDArray[int16] | None = None,
     ) -> list[tuple[int, str]] | None:
-        """Move the atoms of block `number` (Å) so that they do not jump from the block before, and
-        write the images of the block's first valid frame to `begin`. Return the rows that could not
-        be changed, with reasons; None if the follower was closed.
+        """Move the atoms of block `number` (Å) so that none jumps relative to the block before. Write
+        the images of the block's first valid frame to `begin`. Return the rows that could not be
+        changed, with reasons; None if the follower was closed.
         """
 
 @final
 class ObjectBytes:
-    """Bytes of one version of an object, for readers that follow addresses within it."""
+    """Bytes of one version of an object in a store, for code that reads ranges at any offset."""
     def __new__(cls, /, address: str | PathLike[str], samples: bytes | None = None) -> ObjectBytes:
         """Open the version that samples identify, or the current version."""
     def measure(
         self, /, n_bytes: SupportsIndex, seconds: SupportsFloat | SupportsIndex
     ) -> tuple[float, float, float]:
-        """Measure the store for about `seconds`, with at most `n_bytes`. Return the time to a
-        response (s), and the bytes per second of one connection and of all together.
+        """Measure the store for about `seconds`, reading at most `n_bytes`. Return the time to a
+        response (s), the bytes per second of one connection, and those of several connections
+        together.
         """
     def read(self, /, offset: SupportsIndex, n_bytes: SupportsIndex) -> bytes:
         """Return bytes, and also request the bytes around them."""
@@ -468,8 +474,8 @@ class PairRmsd:
         cutoff: SupportsFloat | SupportsIndex,
         out: NDArray[float32] | NDArray[float64],
     ) -> None:
-        """Fill the RMSD (Å) of each of the first frames from each of the second. RMSDs that are at
-        most the cutoff become 0.
+        """Write the RMSD (Å) of each frame of `first` from each frame of `second` to `out`. RMSDs
+        that are at most the cutoff become 0.
         """
 
 @final
@@ -488,7 +494,7 @@ class Rdf:
         self, /, positions: NDArray[float32], cells: NDArray[float64], counts: NDArray[uint64]
     ) -> tuple[float, tuple[int, str] | None]:
         """Add the distances in the frames of a block to `counts`. Return the sum of the cell
-        volumes (Å³), or the first row that cannot be counted, with the reason.
+        volumes (Å³). If a row cannot be counted, return the first such row and the reason.
         """
 
 @final
@@ -512,34 +518,34 @@ class Reader:
     def read_ahead(self, /, extents: _Extents) -> None:
         """Prefetch the bytes of a block that will be read soon."""
     def take_cache_use(self, /) -> tuple[int, str | None]:
-        """Return the number of bytes that came from the cache since the last call, and the reason why
-        blocks are no longer stored.
+        """Return the number of bytes that came from the cache since the last call, and, if blocks are
+        no longer stored, the reason.
         """
     def take_requests(self, /) -> tuple[int, int, int, int, int]:
-        """Return the requests to a store since the last call: numbers of requests, of repeated ones, and
-        of bytes; latency and waiting time, ns.
+        """Return the requests to a store since the last call: numbers of requests, repeated requests
+        and bytes; latency and waiting time, ns.
         """
 
 @final
 class RowKernel:
-    """Computes a row of numbers for each frame of a block.
+    """Kernel that computes a row of numbers for each frame of a block.
 
-    `columns` of constructors are the columns of the analysis's atoms in the block (None: all
-    columns in order). Other indices refer to these atoms.
+    The argument `columns` of a constructor contains the columns of the analysis's atoms in the
+    block; None means all columns in order. Other indices refer to these atoms.
     """
     @staticmethod
     def angles(
         columns: NDArray[int64] | None, n_angles: SupportsIndex, periodic: bool
     ) -> RowKernel:
-        """Compute angles (degrees) at the second of three groups. Each group has `n_angles` atoms;
-        groups follow each other.
+        """Compute angles (degrees) at the atoms of the second of three groups. Each group has
+        `n_angles` atoms; the groups follow each other in `columns`.
         """
     @staticmethod
     def atomic_distances(
         columns: NDArray[int64] | None, n_pairs: SupportsIndex, periodic: bool
     ) -> RowKernel:
         """Compute distances (Å) between the atoms of two groups, pair by pair. Each group has
-        `n_pairs` atoms; groups follow each other.
+        `n_pairs` atoms; the groups follow each other in `columns`.
         """
     @staticmethod
     def center_distance(
@@ -549,7 +555,7 @@ class RowKernel:
         periodic: bool,
     ) -> RowKernel:
         """Compute the distance (Å) between the centers of two groups with these `sizes`. The
-        groups follow each other.
+        groups follow each other in `columns`.
         """
     @staticmethod
     def components(
@@ -558,8 +564,8 @@ class RowKernel:
         cutoff: SupportsFloat | SupportsIndex,
         periodic: bool,
     ) -> RowKernel:
-        """Compute the component number of each atom: components are numbered from 0. Two atoms
-        are connected within `cutoff` (Å).
+        """Compute the number, from 0, of the connected component to which each atom belongs. Two
+        atoms are connected if they are within `cutoff` (Å).
         """
     def compute(
         self, /, positions: NDArray[float32], cells: NDArray[float64], out: NDArray[float64]
@@ -576,8 +582,9 @@ class RowKernel:
         periodic: bool,
         beta: SupportsFloat | SupportsIndex | None,
     ) -> RowKernel:
-        """Compute fractions of contacts. Pairs of atoms are sorted by reference, with `sizes`
-        pairs and one limit (Å) per pair. With `beta` (Å⁻¹), the soft definition is used.
+        """Compute the fraction of contacts of each reference. `pairs` of atoms are sorted by
+        reference, with `sizes` pairs each, and `limits` contains one distance (Å) per pair.
+        With `beta` (Å⁻¹), the soft definition is used.
         """
     @staticmethod
     def density_profiles(
@@ -589,12 +596,12 @@ class RowKernel:
         """Compute densities of mass and charge in `n_bins` bins along x, y, z. They are followed
         by the end of the last bin (Å) and the volume of a bin (Å³), along each axis.
 
-        `weights` are mass and charge of each atom. With compounds (index of the compound and
-        mass of each atom), they are those of each compound.
+        `weights` contains the mass and charge of each atom. If there are `compounds` (index of
+        the compound and mass of each atom), it contains the mass and charge of each compound.
         """
     @staticmethod
     def dihedrals(columns: NDArray[int64] | None, quadruples: NDArray[int64]) -> RowKernel:
-        """Compute dihedral angles (degrees), each from four consecutive atoms."""
+        """Compute dihedral angles (degrees), each from four consecutive atoms in `quadruples`."""
     @staticmethod
     def dipole(
         columns: NDArray[int64] | None,
@@ -603,8 +610,8 @@ class RowKernel:
         needs_cell: str | None,
     ) -> RowKernel:
         """Compute the dipole moment from positions (units of charge × Å), or the current from
-        velocities (× Å/ps). With `needs_cell`, also compute the volume of the cell (Å³).
-        Messages contain the names in `summed` and `needs_cell`.
+        velocities (× Å/ps). With `needs_cell`, also compute the volume of the cell (Å³). Error
+        messages contain the names in `summed` and `needs_cell`.
         """
     @staticmethod
     def distance_matrix(
@@ -613,8 +620,8 @@ class RowKernel:
         n_second: SupportsIndex | None,
         periodic: bool,
     ) -> RowKernel:
-        """Compute distances (Å) between all atoms of two groups that follow each other, or within
-        one group.
+        """Compute distances (Å) between all atoms of two groups, which follow each other in
+        `columns`, or between all atoms within one group.
         """
     @staticmethod
     def dssp(
@@ -622,14 +629,15 @@ class RowKernel:
     ) -> RowKernel:
         """Find helices (bit 1) and strands (bit 2).
 
-        Atoms are all N, then all CA, all C and all O, and all H if `has_hydrogens` is true.
+        The atoms in `columns` are all N, then all CA, all C and all O, and all H if
+        `has_hydrogens`.
         """
     @staticmethod
     def dssp_letters(
         columns: NDArray[int64] | None, donors: NDArray[bool_], polyproline: bool
     ) -> RowKernel:
-        """Find the secondary structure of residues as numbers of the letters - H B E G I T S. With
-        `polyproline`, also P.
+        """Find the secondary structure of residues. Each value is the index of a letter in
+        `-HBEGITS`, or in `-HBEGITSP` if `polyproline` is true.
 
         Atoms are all N, then all CA, all C and all O.
         """
@@ -637,8 +645,8 @@ class RowKernel:
     def gyration(
         columns: NDArray[int64] | None, sizes: NDArray[int64], weights: NDArray[float64] | None
     ) -> RowKernel:
-        """Compute radii of gyration and shapes of compounds. Compounds follow each other, with
-        `sizes` atoms each.
+        """Compute radii of gyration and shapes of compounds. Compounds follow each other in
+        `columns`, with `sizes` atoms each.
 
         Values of each compound: radius of gyration, radii about x, y, z (Å), moments (Å²),
         asphericity and shape parameter.
@@ -647,8 +655,8 @@ class RowKernel:
     def minimum_distance(
         columns: NDArray[int64] | None, sizes: tuple[SupportsIndex, SupportsIndex], periodic: bool
     ) -> RowKernel:
-        """Compute the minimum distance (Å) between two groups that follow each other, and the
-        indices of the two atoms.
+        """Compute the minimum distance (Å) between two groups, which follow each other in
+        `columns`, and the indices of the two atoms.
         """
     @property
     def n_columns(self, /) -> int:
@@ -661,13 +669,13 @@ class RowKernel:
         periodic: bool,
     ) -> RowKernel:
         """Compute order parameters along an axis. Vectors extend from the first half of the atoms
-        to the second half. Each mean is over `sizes` vectors.
+        to the second half. `sizes` contains the number of vectors for each mean.
         """
     @staticmethod
     def pair_distances(
         columns: NDArray[int64] | None, pairs: NDArray[int64], periodic: bool
     ) -> RowKernel:
-        """Compute distances (Å), each between two consecutive atoms."""
+        """Compute distances (Å), each between two consecutive atoms in `pairs`."""
     @staticmethod
     def projection(
         columns: NDArray[int64] | None,
@@ -684,8 +692,8 @@ class RowKernel:
         groups: SupportsGetItem[int, tuple[NDArray[float64], NDArray[float64] | None]],
         superposition: bool,
     ) -> RowKernel:
-        """Compute RMSDs (Å) of groups that follow each other. The first group is superposed; the
-        others move with it.
+        """Compute RMSDs (Å) of groups that follow each other in `columns`. The first group is
+        superposed; the other groups move with it.
 
         Each group consists of reference positions (Å), and weights or None.
         """
@@ -701,15 +709,15 @@ class RowKernel:
         """Compute solvent-accessible areas (Å²), summed into `n_parts` values.
 
         `radii` (Å) are those of the atoms, without the probe. `output`, shape (n, 2), contains
-        pairs of an atom and the value to which its area is added.
+        pairs: the index of an atom, and the index of the value to which its area is added.
         """
 
 @final
 class SelectedAtoms:
-    """Finds the atoms of an updating group in the frames of a block.
+    """Kernel that finds the atoms of an updating group in the frames of a block.
 
-    `nodes` are selections; a selection may depend only on earlier ones. `n_atoms` of
-    `n_universe` atoms are read. `complete` is true if groups contain only atoms that are read.
+    `nodes` are selections; a selection may depend only on earlier ones. Of `n_universe` atoms,
+    `n_atoms` are read. `complete` is true if groups contain only atoms that are read.
     """
     def __new__(
         cls,
@@ -753,8 +761,8 @@ class SitePairs:
         self, /, positions: NDArray[float32], cells: NDArray[float64]
     ) -> tuple[NDArray[uint32], float, tuple[int, str] | None]:
         """Return the index of the bin of each distance within the range, in all frames, and the
-        sum of the cell volumes (Å³). Indices count the bins of all pairs of atoms. If a row
-        cannot be counted, return the first such row and the reason.
+        sum of the cell volumes (Å³). Bins are numbered over all pairs of atoms. If a row cannot
+        be counted, return the first such row and the reason.
         """
 
 @final
@@ -919,7 +927,9 @@ class Trajectory:
     def frames_counted(self, /) -> bool:
         """True if the file contains no times, so that times are frame numbers."""
     def head(self, /, first: SupportsIndex, n_frames: SupportsIndex) -> bytes:
-        """Return the header of a file with `n_frames` of these frames, starting at frame `first`."""
+        """Return the header of a file that contains `n_frames` of these frames, beginning with
+        `first`.
+        """
     @property
     def index_file(self, /) -> Path | None:
         """Return the path of the saved index; None if it is not saved."""
@@ -932,7 +942,7 @@ class Trajectory:
         """Return the layout of one frame, as bytes, and its number of atoms."""
     @property
     def length_doubt(self, /) -> str | None:
-        """Reason why lengths are only taken to be in Å; None if their unit is known."""
+        """Reason why lengths are only assumed to be in Å; None if their unit is known."""
     @property
     def n_atoms(self, /) -> int: ...
     @property
@@ -955,7 +965,7 @@ class Trajectory:
         """Time (ps) and step of every frame."""
     @property
     def traffic(self, /) -> tuple[int, int]:
-        """Number of bytes and of calls for opening the trajectory."""
+        """Numbers of bytes and of calls that were needed to open the trajectory."""
     @property
     def traits(self, /) -> list[tuple[str, str]]:
         """Return the traits that two files must share to be parts of one trajectory: name and value."""
@@ -997,7 +1007,7 @@ class Transform:
         rotation: bool,
         normal: SupportsIndex | None,
     ) -> Transform:
-        """Move all atoms as a rigid body that superposes a group on its reference (Å)."""
+        """Move all atoms as one rigid body so that a group is superposed on its reference (Å)."""
     @staticmethod
     def unwrap(n_atoms: SupportsIndex, bonds: NDArray[int64]) -> Transform:
         """Make molecules whole along their bonds."""
@@ -1026,13 +1036,13 @@ class Voxels:
     def find(
         self, /, positions: NDArray[float32]
     ) -> tuple[NDArray[uint32], tuple[int, str] | None]:
-        """Return the voxel of each atom on the grid, in all frames, or the first row that cannot
-        be counted, with the reason.
+        """Return the voxel of each atom that is on the grid, in all frames. If a row cannot be
+        counted, return the first such row and the reason.
         """
 
 @final
 class Whole:
-    """Groups of atoms, and the check that the parts of a molecule are not in different images.
+    """Kernel that checks groups of atoms: the parts of a molecule must not be in different images.
 
     `links` are pairs of atoms, with the number of bonds between them. `contacts` are pairs of
     atoms in different molecules.
@@ -1049,10 +1059,9 @@ class Whole:
     def look(
         self, /, positions: NDArray[float32], cells: NDArray[float64], frames: NDArray[int64]
     ) -> tuple[NDArray[int64], NDArray[float64]] | None:
-        """Return records of the frames with these numbers, in the form of a ragged analysis. A
-        record contains 0 for a broken molecule or 1 for a broken contact (only in frames
-        without a broken molecule); 0; the columns of two atoms; and their distance (Å). Return
-        None if there are no records.
+        """Return the number of records of each frame, and all records in rows; None if there are
+        no records. A record contains 0 for a broken molecule or 1 for a broken contact (only in
+        frames without a broken molecule); 0; the columns of two atoms; and their distance (Å).
         """
 
 class _Block(Protocol):
@@ -1079,8 +1088,9 @@ class _Block(Protocol):
     def fields(self) -> NDArray[uint8]: ...
 
 class _Cache(Protocol):
-    """Folder for the blocks of files, its maximum size (bytes; None for half of the free space),
-    and the time (seconds since 1970) of the latest use of files that may be removed.
+    """Settings of the disk cache: the folder for blocks of files, its maximum size (bytes; None
+    for half of the free space), and a time (seconds since 1970). Files used after this time are
+    not removed.
     """
     @property
     def folder(self) -> str | PathLike[str]: ...
@@ -1143,7 +1153,7 @@ class _DecodedAtoms(Protocol):
     def charges(self) -> NDArray[float64] | None: ...
 
 class _Dtype(Protocol):
-    """Type of numbers."""
+    """NumPy type of the numbers of a dataset."""
     @property
     def str(self) -> str: ...
 
@@ -1238,12 +1248,12 @@ def allow_threads(n: SupportsIndex) -> None:
 
 def allow_wide(allowed: bool) -> bool:
     """Allow kernels to use instruction sets beyond those of the base build (default), or forbid it.
-    Return whether kernels use them. For measurements: results do not change.
+    Return whether kernels use them. This is meant for measurements and does not change results.
     """
 
 def amber_factor(unit: str, like: str) -> float | None:
     """Return the factor that converts a unit to paceline's unit of the same quantity. `like` is a unit
-    of this quantity.
+    of this quantity. Return None if the unit is invalid, or is one of another quantity.
     """
 
 def cached_blocks(
@@ -1270,11 +1280,11 @@ def cells_of_vectors(
     """Convert vectors (Å) and periodicity to rows of `FrameBuffer.cells`."""
 
 def cells_without_noise(cells: NDArray[float64]) -> NDArray[float64]:
-    """Replace the vectors of upright cells by the vectors of their lengths and angles, without noise."""
+    """Remove noise from upright cells: compute their vectors from their lengths and angles."""
 
 def centered(positions: NDArray[float64]) -> NDArray[float64]:
-    """Return positions relative to their mean. The mean is summed in order, like NumPy along the first
-    axis.
+    """Return positions relative to their mean. The mean is summed in order, as NumPy sums along the
+    first axis.
     """
 
 def centers(
@@ -1319,7 +1329,7 @@ def dlpoly_config_head(
     time: SupportsFloat | SupportsIndex,
     cell: SupportsLenAndGetItem[SupportsLenAndGetItem[SupportsFloat | SupportsIndex]] | None,
 ) -> bytes:
-    """Return the bytes of a CONFIG before the first atom."""
+    """Return the bytes of a CONFIG file before the first atom."""
 
 def dlpoly_frame_head(
     n_atoms: SupportsIndex,
@@ -1330,7 +1340,7 @@ def dlpoly_frame_head(
     time: SupportsFloat | SupportsIndex,
     cell: SupportsLenAndGetItem[SupportsLenAndGetItem[SupportsFloat | SupportsIndex]] | None,
 ) -> bytes:
-    """Return the bytes of a frame of a HISTORY before the first atom."""
+    """Return the bytes of a frame in a HISTORY file before the first atom."""
 
 def dlpoly_history_head(
     title: str,
@@ -1340,7 +1350,7 @@ def dlpoly_history_head(
     imcon: SupportsIndex,
     n_frames: SupportsIndex,
 ) -> bytes:
-    """Return the bytes of a HISTORY before the first frame."""
+    """Return the bytes of a HISTORY file before the first frame."""
 
 def dlpoly_imcon(
     cell: SupportsLenAndGetItem[SupportsLenAndGetItem[SupportsFloat | SupportsIndex]] | None,
@@ -1357,19 +1367,21 @@ def formats() -> list[FileFormat]:
     """Return the formats of the core, in the order in which messages list them."""
 
 def fragments(n_atoms: SupportsIndex, bonds: NDArray[int64]) -> NDArray[int64]:
-    """Return the first atom of the fragment of each atom."""
+    """Return, for each atom, the first atom of its fragment."""
 
 def identity_of(samples: bytes) -> str | None:
-    """Return the text by which a store identifies the object with these samples; None if it states none,
-    and for a local file.
+    """Return the text by which a store identifies the object with these samples. Return None for a
+    local file, or if the store provides no such text.
     """
 
 def instruction_set() -> str:
-    """Name of the instruction set that kernels use. For records of results: it does not change them."""
+    """Name of the instruction set that kernels use. It is recorded with results, but does not change
+    them.
+    """
 
 def lammps_factors(style: str) -> tuple[float, float, float, float]:
-    """Return the factors that convert lengths, velocities, forces and times of a unit style of LAMMPS to
-    Å, Å/ps, kJ/(mol·Å) and ps. Raises `UnsupportedError` for an unknown style.
+    """Return the factors that convert lengths, velocities, forces and times of a unit style of LAMMPS
+    to Å, Å/ps, kJ/(mol·Å) and ps. Raise `UnsupportedError` if the style is unknown.
     """
 
 def lattices(cells: NDArray[float64]) -> NDArray[float64]:
@@ -1410,8 +1422,8 @@ def merge_moments(
     """
 
 def molecule_steps(centers: NDArray[float64], cells: NDArray[float64]) -> NDArray[int64]:
-    """Return the sums of cell vectors that unwrap the centers of molecules (Å) from the first frame to
-    each frame, in units of 2⁻²⁴ Å. Every frame must have a cell.
+    """For each frame, return the sum of cell vectors that unwraps the center of each molecule (Å)
+    since the first frame, in units of 2⁻²⁴ Å. Every frame must have a cell.
     """
 
 def move_molecules(
@@ -1445,7 +1457,7 @@ def put_tile(
     first: SupportsIndex,
     second: SupportsIndex,
 ) -> None:
-    """Copy a tile into a matrix of `n_frames`. `first` and `second` are its first row and column."""
+    """Copy a tile into a matrix of `n_frames` frames, beginning at row `first` and column `second`."""
 
 def read_integers(path: str | PathLike[str], dataset: _Dataset, slice: _Slice) -> NDArray[int64]:
     """Read rows of a dataset of shape (rows, integers), one after another. Each chunk is read once."""
@@ -1475,7 +1487,8 @@ def read_snapshot(
 ):
     """Read one frame. Return the atoms of this rank, or None if another rank failed.
 
-    `ghosts` is the width of a halo (Å), and the vectors along which the cell is periodic.
+    `ghosts` contains the width of a halo (Å), and for each cell vector whether the cell is periodic
+    along it.
     """
 
 def read_text_head(
@@ -1484,7 +1497,7 @@ def read_text_head(
     """Read the header of a text frame: all lines before the atoms."""
 
 def requests_sent() -> tuple[int, int, int, int, int]:
-    """Return the requests of this process so far: numbers of requests, of repeated ones, and of bytes;
+    """Return the requests of this process so far: numbers of requests, repeated requests and bytes;
     latency and waiting time, ns.
     """
 
@@ -1497,8 +1510,8 @@ def share_requests(
         int, tuple[SupportsIndex, SupportsFloat | SupportsIndex, SupportsFloat | SupportsIndex]
     ] = ...,
 ) -> None:
-    """Set the number of processes of this machine that share its requests to stores in flight, and
-    what another process has measured of the stores.
+    """Set the number of processes of this machine that share its limit of requests to stores, and the
+    estimates of stores that another process has measured.
     """
 
 def spread_ranks(nodes: SupportsGetItem[int, str], n_ranks: SupportsIndex) -> list[int]:
@@ -1507,16 +1520,20 @@ def spread_ranks(nodes: SupportsGetItem[int, str], n_ranks: SupportsIndex) -> li
     """
 
 def store_estimates() -> list[tuple[int, float, float]]:
-    """Return what this process has measured of stores, for [`share_requests`] of another process."""
+    """Return the estimates of stores that this process has measured. Another process passes them to
+    [`share_requests`].
+    """
 
 def upright_cells(cells: NDArray[float64]) -> NDArray[bool_]:
-    """Return a mask of upright cells: apart from noise, lengths and angles determine their vectors."""
+    """Return a mask of upright cells. Apart from noise, the vectors of such a cell follow from its
+    lengths and angles.
+    """
 
 def used_threads() -> int:
     """Largest number of threads per frame that kernels called by this thread used since the last call."""
 
 def verify(path: str | PathLike[str], fingerprint: str) -> None:
-    """Raise FileChangedError if a file does not begin with the bytes of its fingerprint."""
+    """Raise FileChangedError if a file does not begin with the bytes that the fingerprint describes."""
 
 def write_snapshot(
     comm: _Communicator,
