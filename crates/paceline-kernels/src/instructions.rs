@@ -133,7 +133,8 @@ macro_rules! by_widest {
             if $crate::instructions::used() >= $crate::instructions::Instructions::Avx2 {
                 // SAFETY: `used` found on this processor all features that the function is compiled
                 // for. AVX2 reduces the time of all distances to 0.5 to 0.8, of an RMSD and a
-                // covariance to 0.7, and of surface areas to 0.5 to 0.6 (docs/developers/design.md).
+                // covariance to 0.7, and of surface areas to 0.5 to 0.6
+                // (docs/developers/design.md).
                 return unsafe { by_avx2($($argument),*) };
             }
             by_base($($argument),*)

@@ -141,8 +141,8 @@ pub enum FrameConversion {
     Stored,
     /// Frames need upright cells, because the kernel divides the cell along x, y and z.
     Upright,
-    /// Frames are converted as in [`crate::cells_in_standard_form`], so that the kernel finds nearest images in
-    /// any cell.
+    /// Frames are converted as in [`crate::cells_in_standard_form`], so that the kernel finds
+    /// nearest images in any cell.
     Placed,
 }
 

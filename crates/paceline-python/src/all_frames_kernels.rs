@@ -1,5 +1,5 @@
-//! Kernels that compute one result for all frames, on NumPy arrays: sums over frames, pairs of frames,
-//! and series of particles.
+//! Kernels that compute one result for all frames, on NumPy arrays: sums over frames, pairs of
+//! frames, and series of particles.
 
 use pyo3::prelude::*;
 

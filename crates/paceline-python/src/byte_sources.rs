@@ -163,8 +163,8 @@ fn counts_of(requests: &Requests) -> RequestCounts {
     )
 }
 
-/// Return one byte for each block of files with these paths and fingerprints: 1 if the cache of this
-/// node contains the block. The files themselves are not opened.
+/// Return one byte for each block of files with these paths and fingerprints: 1 if the cache of
+/// this node contains the block. The files themselves are not opened.
 #[pyfunction]
 pub(super) fn cached_blocks(
     py: Python<'_>,
@@ -361,7 +361,8 @@ mod stores {
         }
     }
 
-    /// Return the size of an object, bytes, and the text that identifies its version, if it has one.
+    /// Return the size of an object, bytes, and the text that identifies its version, if it has
+    /// one.
     #[pyfunction]
     pub(crate) fn object_version(
         py: Python<'_>,

@@ -252,7 +252,8 @@ impl Writer {
         Ok((cost, warning))
     }
 
-    /// Write properties that a new file stores once, or compare them with those of an existing file.
+    /// Write properties that a new file stores once, or compare them with those of an existing
+    /// file.
     fn handle_static_properties(
         &mut self,
         comm: &dyn Communicator,

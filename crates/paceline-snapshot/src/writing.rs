@@ -332,8 +332,8 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Encode atoms into `text`, section by section. Each section has memory for `n_atoms` atoms; the
-    /// encoded atoms start at index `at`.
+    /// Encode atoms into `text`, section by section. Each section has memory for `n_atoms` atoms;
+    /// the encoded atoms start at index `at`.
     pub fn put(
         &self,
         text: &mut Vec<u8>,

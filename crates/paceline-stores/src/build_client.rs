@@ -154,7 +154,8 @@ fn with_variables<B, K: FromStr>(
     })
 }
 
-/// Return true if there are credentials for requests to an address, or if the machine may have some.
+/// Return true if there are credentials for requests to an address, or if the machine may have
+/// some.
 pub(crate) fn has_credentials(address: &Address) -> bool {
     match address.scheme {
         Scheme::S3 => {

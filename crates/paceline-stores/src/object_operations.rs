@@ -145,8 +145,8 @@ impl StoreSource {
         self.read_at(offset, buffer)
     }
 
-    /// Measure the speed of the store by reading at most `n_bytes` of the object, which are not kept,
-    /// for about the time `limit`.
+    /// Measure the speed of the store by reading at most `n_bytes` of the object, which are not
+    /// kept, for about the time `limit`.
     ///
     /// # Errors
     /// As those of [`Source::read_at`].

@@ -87,8 +87,8 @@ pub(crate) struct Store {
 
 /// Object that keeps bytes for readers.
 pub(crate) trait KeepsBytes: Send + Sync {
-    /// Drop bytes that are no longer needed until there is space for `len` more; return true if there
-    /// is.
+    /// Drop bytes that are no longer needed until there is space for `len` more; return true if
+    /// there is.
     fn drop_bytes(&self, len: usize) -> bool;
 }
 
@@ -307,8 +307,8 @@ impl Process {
         open.push(object);
     }
 
-    /// Drop bytes of other objects than this one until there is space for `len` more; return true if
-    /// there is.
+    /// Drop bytes of other objects than this one until there is space for `len` more; return true
+    /// if there is.
     pub(crate) fn drop_others<T>(&self, than: &T, len: usize) -> bool {
         let open: Vec<_> = {
             let keepers = self.keepers.lock().unwrap_or_else(|lock| lock.into_inner());

@@ -1,10 +1,11 @@
 //! Text dumps of atoms of LAMMPS (`dump atom`, `dump custom`).
 //!
 //! Each frame has a header (see `frame_head.rs`), and a line for each atom. The header states the
-//! columns of the lines (`layout_and_columns.rs`). Atoms have ids, and may be in any order in the file; the
-//! decoder returns them in the order of their ids. Positions are relative to the corner of the cell
-//! in the first frame, so that atoms at rest do not move when the cell changes. Numbers are
-//! converted if their unit style is known ([`Units`]; for example `units real` in LAMMPS's input).
+//! columns of the lines (`layout_and_columns.rs`). Atoms have ids, and may be in any order in the
+//! file; the decoder returns them in the order of their ids. Positions are relative to the corner
+//! of the cell in the first frame, so that atoms at rest do not move when the cell changes. Numbers
+//! are converted if their unit style is known ([`Units`]; for example `units real` in LAMMPS's
+//! input).
 
 mod frame_head;
 mod layout_and_columns;

@@ -357,7 +357,8 @@ impl Bonds {
         let inner = 1..self.n_residues - 1;
         for k in 0..self.found.len() {
             let [donor, acceptor] = self.found[k].map(|residue| residue as usize);
-            // Each entry contains two bonds: first acceptor, first donor, second acceptor, second donor.
+            // Each entry contains two bonds: first acceptor, first donor, second acceptor, second
+            // donor.
             let bridges = [
                 // Antiparallel bridge: the two residues are bonded to each other.
                 ([acceptor, donor], [donor, acceptor]),

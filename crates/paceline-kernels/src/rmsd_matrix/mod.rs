@@ -364,8 +364,8 @@ impl PairRmsd {
         is_exact
     }
 
-    /// Compute the RMSD of one pair for which the fast method is not exact enough: from powers of the
-    /// key matrix K, or from the deviations after rotation.
+    /// Compute the RMSD of one pair for which the fast method is not exact enough: from powers of
+    /// the key matrix K, or from the deviations after rotation.
     #[cold]
     #[inline(never)]
     fn careful_rmsd(

@@ -275,9 +275,8 @@ pub trait Container: Send {
 
     /// Allocate the next frame.
     ///
-    /// # Errors
-    /// [`Failure::Unwritable`] if the file cannot hold the frame, [`Error::Changed`] if the file was
-    /// replaced, and [`Error::Io`].
+    /// # Errors [`Failure::Unwritable`] if the file cannot hold the frame, [`Error::Changed`] if
+    /// the file was replaced, and [`Error::Io`].
     fn place(&mut self, contents: Contents, heading: &Heading) -> Result<Place>;
 
     /// Count the frame as complete, after its atoms were written.

@@ -342,9 +342,8 @@ impl SnapshotFile {
 
     /// Allocate the next frame.
     ///
-    /// # Errors
-    /// [`Failure::Unwritable`] if the file cannot hold the frame, [`Error::Changed`] if the file was
-    /// replaced, and [`Error::Io`].
+    /// # Errors [`Failure::Unwritable`] if the file cannot hold the frame, [`Error::Changed`] if
+    /// the file was replaced, and [`Error::Io`].
     pub fn place(&mut self, contents: Contents, heading: &Heading) -> Result<Place> {
         if let Some(expected) = self.contents {
             check_contents(&self.settings.path, &contents, &expected)?;

@@ -47,9 +47,8 @@ type Image = (i64, [i32; 3], usize);
 impl Halo {
     /// Make halos of a width (Å), with images along the cell's `periodic` vectors.
     ///
-    /// # Errors
-    /// [`Error::Unsupported`](paceline_formats::error::Error::Unsupported) if the width is not from 0 to 8
-    /// cells.
+    /// # Errors [`Error::Unsupported`](paceline_formats::error::Error::Unsupported) if the width is
+    /// not from 0 to 8 cells.
     pub fn new(grid: Grid, width: f64, periodic: [bool; 3]) -> Result<Self> {
         let widths = grid.heights().map(|height| width / height);
         if !widths

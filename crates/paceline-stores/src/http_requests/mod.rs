@@ -1,5 +1,5 @@
-//! HTTP requests. They are repeated after temporary errors. Redirects of servers are followed to public
-//! addresses only, unless the user allows others.
+//! HTTP requests. They are repeated after temporary errors. Redirects of servers are followed to
+//! public addresses only, unless the user allows others.
 
 use std::collections::HashSet;
 use std::env;

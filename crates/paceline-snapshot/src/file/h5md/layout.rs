@@ -1,7 +1,7 @@
 //! Layout of H5MD files: creation of a file's tree, and check and reading of an existing file.
 //!
-//! The tree consists of units, time axis, cell and provenance, as the Python package creates it. The
-//! order of the calls of HDF5 determines the bytes of the file. This order is the same as in
+//! The tree consists of units, time axis, cell and provenance, as the Python package creates it.
+//! The order of the calls of HDF5 determines the bytes of the file. This order is the same as in
 //! `paceline/hdf5/create_h5md_groups.py` and in h5py. A layout of another writer is refused.
 
 use std::ops::Range;
