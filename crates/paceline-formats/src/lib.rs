@@ -19,8 +19,8 @@
 //! - [`index`] finds the offset of each frame, and saves the result of a scan;
 //! - [`reader`] reads blocks of frames in few large reads, [`reader::chunks`] those of HDF5
 //!   datasets;
-//! - [`writer`] encodes blocks, into memory or into a file;
-//! - [`format`](mod@format) defines the interface of a format, and [`registry`] lists all formats.
+//! - [`block_writer`] encodes blocks, into memory or into a file;
+//! - [`format_interface`] defines the interface of a format, and [`format_list`] lists all formats.
 //!
 //! Each format has a folder. A decoder reads the bytes of one frame, and opens no file. An encoder
 //! creates these bytes. Lengths are in Å, times in ps, forces in kJ/(mol·Å). No content of a file

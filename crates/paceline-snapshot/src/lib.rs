@@ -7,7 +7,7 @@
 //! - [`write`](fn@write) writes the atoms of all ranks to their offsets, after [`check`](fn@check);
 //! - [`file`](mod@file) writes the parts between the sections, and gives a complete file its name;
 //! - [`atom_encoding`] encodes atoms; [`reading`] distributes the atoms of a file to the ranks.
-//! - [`session`] does all of this for a file, with ranks that agree on options and errors;
+//! - [`collective_writer`] does all of this for a file, with ranks that agree on options and errors;
 //! - [`Communicator`] transports bytes between ranks: MPI, threads, or [`SingleRank`].
 //!
 //! `examples/config.rs` writes a CONFIG of two atoms.
