@@ -46,6 +46,11 @@ def subscribe(relay, n_atoms=N):
     return ImdStream(f"imd://127.0.0.1:{relay.port}", n_atoms=n_atoms, timeout=PATIENCE)
 
 
+def until_passed_on(relay, n_frames):
+    """Wait until the relay has passed on this number of frames, and awaits the next one."""
+    until(lambda: relay.n_frames == n_frames and relay._stream._reading.locked())
+
+
 class Reader(threading.Thread):
     """Subscriber that receives all frames."""
 
@@ -130,7 +135,7 @@ def test_subscribers_that_come_and_go():
     frames = made_frames(6, N)
     with ImdServer.of(frames, gated=True) as server, relaying(server) as relay:
         server.allow(2)
-        until(lambda: relay.n_frames == 2)
+        until_passed_on(relay, 2)
         first = subscribe(relay)
         until(lambda: any(one.receives for one in relay._subscribers))
         server.allow(1)
@@ -154,7 +159,7 @@ def test_a_subscriber_may_pause_its_own_frames():
         stream.pause()
         until(lambda: relay._subscribers[0].paused)
         server.allow(2)
-        until(lambda: relay.n_frames == 3)
+        until_passed_on(relay, 3)
         stream.resume()
         until(lambda: not relay._subscribers[0].paused)
         server.allow(2)
@@ -261,4 +266,5 @@ def test_ctrl_c_ends_the_command():
             _, said = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130
         assert "paceline: interrupted" in said
+        until(server.left.is_set)
         assert server.received[-1] == imd_server.DISCONNECT

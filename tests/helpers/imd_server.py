@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from helpers.waiting import PATIENCE
+
 
 def _has_ipv6() -> bool:
     """True if this machine has the address ::1."""
@@ -167,7 +169,7 @@ class ImdServer:
             self._allowed += n
             self._change.notify_all()
 
-    def wait_until_sent(self, n: int, patience: float = 60.0) -> bool:
+    def wait_until_sent(self, n: int, patience: float = PATIENCE) -> bool:
         """Wait until `n` frames were sent."""
         with self._change:
             return self._change.wait_for(lambda: self.n_sent >= n, patience)
