@@ -443,17 +443,21 @@ def test_two_runs_cannot_share_a_checkpoint(atoms, broken, whole):
 def test_a_worker_that_outlives_its_parent_holds_no_lock(tmp_path):
     path = tmp_path / "checkpoint"
     journal = Journal(path)
+    begun, begins = os.pipe()
     child = os.fork()
     if child == 0:
-        time.sleep(60)
+        os.write(begins, b"!")
+        time.sleep(600)
         os._exit(0)
     try:
-        time.sleep(0.1)
+        os.read(begun, 1)
         journal.close()
         Journal(path).close()
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        os.close(begun)
+        os.close(begins)
 
 
 def test_without_locks_the_user_is_warned(atoms, tmp_path, monkeypatch):
