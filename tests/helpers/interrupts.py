@@ -1,5 +1,6 @@
 """Ctrl-C at every line of paceline that a function executes, and in waiting or cleanup code."""
 
+import gc
 import signal
 import sys
 from collections.abc import Callable
@@ -70,6 +71,16 @@ def at_every_line(work: Callable[[], Any], check: Callable[[], None]) -> int:
     """
     work()  # imports do not count as its lines
     check()
+    # Otherwise garbage of other tests may be deleted during the work, when exceptions are ignored.
+    gc.collect()
+    gc.disable()
+    try:
+        return _interrupted_at_every_line(work, check)
+    finally:
+        gc.enable()
+
+
+def _interrupted_at_every_line(work: Callable[[], Any], check: Callable[[], None]) -> int:
     n_lines = 0
     while True:
         raised = None

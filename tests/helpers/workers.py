@@ -25,16 +25,16 @@ from MDAnalysisTests.datafiles import DCD, GRO, PSF, XTC
 
 import paceline
 from helpers.kills import same_file
-from helpers.waiting import until
+from helpers.waiting import PATIENCE, until
 from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.transform import nojump
 
 #: Allowed outcomes after a kill.
 ALLOWED = ("same bits",)
 #: Seconds after which a run counts as hanging. An undisturbed run takes some tenths of a second.
-#: After a kill, a run waits for the imports of new workers, which takes many seconds on a busy
+#: After a kill, a run waits for the imports of new workers, which may take a minute on a busy
 #: machine.
-LONGEST = 60.0
+LONGEST = PATIENCE
 
 #: One out of this number of runs starts with new workers, whose imports take some seconds.
 AT_START, IMPORTS = 4, 1.5
