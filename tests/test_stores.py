@@ -36,7 +36,7 @@ from helpers.mpi import mpirun, needs_mpi
 from helpers.netcdf_files import AMBER, values, write_netcdf4
 from helpers.object_server import object_server
 from helpers.programs import needs_program
-from helpers.waiting import until
+from helpers.waiting import PATIENCE, until
 from MDAnalysisTests.datafiles import (
     DCD,
     DLP_HISTORY,
@@ -99,6 +99,12 @@ def store(tmp_path, monkeypatch):
         }.items():
             objects.files[f"/{objects.bucket}/{name}"] = Path(path).read_bytes()
         yield objects
+
+
+@pytest.fixture
+def patient(store, monkeypatch):
+    """Repeat requests for long: on a busy machine, the server may respond late."""
+    monkeypatch.setenv("PACELINE_RETRY_SECONDS", f"{PATIENCE}")
 
 
 @pytest.fixture(params=["s3", "http"])
@@ -392,8 +398,8 @@ def test_an_object_without_an_index_is_requested_once(backend, store, long_xtc, 
     assert len([frame.time for frame in universe.trajectory]) == 200
     assert received(store) <= size + BEGINNINGS
     del universe
-    gc.collect()
-    assert list((tmp_path / "scratch").iterdir()) == []
+    # Threads that have computed may end later.
+    until(lambda: gc.collect() >= 0 and not list((tmp_path / "scratch").iterdir()))
     store.requests.clear()
     with paceline.open(address) as trajectory:
         assert trajectory.chain.files[0].index_origin == "loaded"
@@ -648,6 +654,7 @@ class Faults:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.usefixtures("patient")
 def test_a_busy_server_is_asked_again(status, store, at):
     store.fault = Faults(lambda one: one.answer(status, Retry_After="0"), n=3)
     assert len(paceline.open(at("md.xtc"))) == 10
@@ -669,6 +676,7 @@ def cut(handler):
 
 
 @pytest.mark.parametrize("at", ["s3"], indirect=True)
+@pytest.mark.usefixtures("patient")
 def test_a_store_that_often_fails_changes_no_bit(store, at):
     fails = random.Random(1)
 
@@ -685,6 +693,7 @@ def test_a_store_that_often_fails_changes_no_bit(store, at):
 
 
 @pytest.mark.parametrize("at", ["s3"], indirect=True)
+@pytest.mark.usefixtures("patient")
 def test_a_pause_that_the_server_requests_is_kept(store, at):
     store.fault = Faults(lambda one: one.answer(429, Retry_After="1"))
     begun = time.monotonic()
@@ -729,6 +738,7 @@ def test_a_redirect_is_followed_anew_for_each_request(store):
         assert np.array_equal(trajectory.positions(frames=[0, 9]), positions_of(XTC)[[0, 9]])
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_connection_that_is_cut_is_made_again(store, at):
     trajectory = paceline.open(at("md.xtc"))
 
@@ -784,7 +794,8 @@ def test_a_connection_that_is_cut_is_made_again(store, at):
     ],
 )
 def test_a_server_that_keeps_failing_is_named(answer, words, store, at, monkeypatch):
-    monkeypatch.setenv("PACELINE_RETRY_SECONDS", "0.5")
+    # Several requests need more time on a busy machine.
+    monkeypatch.setenv("PACELINE_RETRY_SECONDS", "3" if "requests" in words else "0.5")
     store.fault = Faults(answer, n=-1)
     with pytest.raises((OSError, UnsupportedError), match=words) as raised:
         paceline.open(at("md.xtc"))
@@ -1250,7 +1261,7 @@ if child:
     assert os.waitpid(child, 0)[1] == 0
 os._exit(0)
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=PATIENCE)
 
 
 class Traffic:
