@@ -46,6 +46,10 @@ from paceline.cli.mcp_server import (  # noqa: E402
 )
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a POSIX system")
+#: Options of servers that await the end of each call; on a busy machine, one takes minutes.
+WAITS = ["--wait", f"{PATIENCE}s"]
+#: Timeout of a conversation of some ten calls, seconds.
+MANY_CALLS = 4 * PATIENCE
 
 
 @pytest.fixture
@@ -62,14 +66,14 @@ def folder(adk, tmp_path):
 
 def talk(folder, conversation, *options):
     """Start a server, and let a client talk to it; return what the conversation returns."""
-    words = ["-m", "paceline", "mcp", "--folder", str(folder), *options]
+    words = ["-m", "paceline", "mcp", "--folder", str(folder), *WAITS, *options]
     server = StdioServerParameters(command=sys.executable, args=words, env={**os.environ})
 
     async def begin():
         async with stdio_client(server) as streams, mcp.ClientSession(*streams) as session:
             found = await session.initialize()
             assert found.server_info.name == "paceline"
-            return await asyncio.wait_for(conversation(session), PATIENCE)
+            return await asyncio.wait_for(conversation(session), MANY_CALLS)
 
     return asyncio.run(begin())
 
@@ -639,7 +643,7 @@ def test_a_long_call_becomes_a_job(folder):
 
 
 def test_progress_by_the_newest_protocol(folder):
-    words = ["-m", "paceline", "mcp", "--folder", str(folder), "--tools", "rmsd"]
+    words = ["-m", "paceline", "mcp", "--folder", str(folder), *WAITS, "--tools", "rmsd"]
     server = StdioServerParameters(command=sys.executable, args=words, env={**os.environ})
     seen = []
 
@@ -677,7 +681,7 @@ class RawClient:
     """Client that sends bytes."""
 
     def __init__(self, folder):
-        words = [sys.executable, "-m", "paceline", "mcp", "--folder", str(folder)]
+        words = [sys.executable, "-m", "paceline", "mcp", "--folder", str(folder), *WAITS]
         self.server = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         version = {"protocolVersion": "2025-06-18", "capabilities": {}}
         about = {**version, "clientInfo": {"name": "test", "version": "1"}}

@@ -78,7 +78,7 @@ def test_adenylate_kinase_opens_as_the_first_steps_say(adk):
 @pytest.fixture(scope="class")
 def kernel():
     """Call a real kernel; return the text that a cell shows, or the name of its error."""
-    manager, client = start_new_kernel()
+    manager, client = start_new_kernel(startup_timeout=PATIENCE)
 
     def run(code, stop_when=None):
         request = client.execute(code)
