@@ -295,14 +295,18 @@ def test_dask_workers_read_the_caches_of_their_nodes(files, expected, tmp_path):
         distributed.Client(cluster) as client,
     ):
         client.wait_for_workers(2)
-        for again in (False, True, True):
-            if again:
-                exchange(tmp_path)
-            rmsd = RMSD(u.select_atoms("name CA")).run(backend=client, block_frames=16)
-            np.testing.assert_array_equal(rmsd.results.rmsd, expected)
+        for _ in range(5):
+            for again in (False, True):
+                if again:
+                    exchange(tmp_path)
+                rmsd = RMSD(u.select_atoms("name CA")).run(backend=client, block_frames=16)
+                np.testing.assert_array_equal(rmsd.results.rmsd, expected)
             report = report_of(rmsd.timings)
-            if again and report.bytes_read <= 2 * BLOCK:  # Dask may move batches
+            if report.bytes_read <= 2 * BLOCK:
                 break
+            # On a busy machine, Dask moves batches to the other node.
+            for node in "01":
+                shutil.rmtree(tmp_path / node)
     assert report.bytes_read <= 2 * BLOCK
     assert report.bytes_cached >= 9 * BLOCK
 
