@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers import imd_server
 from helpers.imd_server import ImdServer, handshake, header, made_frames, needs_ipv6
+from helpers.ports import free_port
 from helpers.waiting import PATIENCE, until
 
 from paceline.errors import (
@@ -195,18 +196,15 @@ def test_an_engine_at_an_ipv6_address():
 
 @needs_ipv6
 def test_no_engine_at_an_ipv6_address():
-    with socket.create_server(("::1", 0), family=socket.AF_INET6) as unused:
-        address = f"imd://[::1]:{unused.getsockname()[1]}"
     with pytest.raises(ReadError, match=r"imd://\[::1\]:\d+: no engine listens"):
-        ImdStream(address)
+        ImdStream(f"imd://[::1]:{free_port('::1')}")
 
 
 # Peers that cannot be read.
 
 
 def test_no_engine():
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
+    port = free_port()
     with pytest.raises(ReadError, match=f"imd://127.0.0.1:{port}: no engine listens"):
         ImdStream(f"imd://127.0.0.1:{port}")
 

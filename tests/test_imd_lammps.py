@@ -1,6 +1,5 @@
 """Tests of streams of IMD from the real LAMMPS, compared with its own dump of the same steps."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from threading import Thread
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers.ports import free_port
 from helpers.waiting import PATIENCE
 
 import paceline
@@ -31,8 +31,7 @@ class Engine:
     """LAMMPS in another process, which waits for a client."""
 
     def __init__(self, folder, steps, options):
-        with socket.create_server(("127.0.0.1", 0)) as unused:
-            port = unused.getsockname()[1]
+        port = free_port()
         self.address, self.dump = f"imd://127.0.0.1:{port}", folder / "run.lammpstrj"
         given = {"port": port, "steps": steps, "imd": options, "dump": self.dump, **TILTS}
         variables = [word for name, value in given.items() for word in ("-var", name, f"{value}")]

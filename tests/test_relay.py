@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers import imd_server
 from helpers.imd_server import ImdServer, header, made_frames, needs_ipv6
+from helpers.ports import free_port
 from helpers.waiting import PATIENCE, until
 
 from paceline import cli
@@ -215,9 +216,7 @@ def test_a_port_in_use():
 
 @pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=needs_ipv6)])
 def test_the_command(host, capfd):
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, 0), family=family) as unused:
-        port = unused.getsockname()[1]
+    port = free_port(host)
     frames = made_frames(20, N)
     named = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     with ImdServer.of(frames, host=host) as server:

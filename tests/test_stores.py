@@ -35,6 +35,7 @@ import pytest
 from helpers.mpi import mpirun, needs_mpi
 from helpers.netcdf_files import AMBER, values, write_netcdf4
 from helpers.object_server import object_server
+from helpers.ports import free_port
 from helpers.programs import needs_program
 from helpers.waiting import PATIENCE, until
 from MDAnalysisTests.datafiles import (
@@ -997,7 +998,7 @@ def test_refused_requests_say_how_they_were_signed(variables, words, store, monk
 
 
 def test_a_machine_without_credentials_is_named_soon(store, monkeypatch):
-    monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{unused_port()}")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{free_port()}")
     with pytest.raises(PermissionError, match=r"credentials of this machine .* --anonymous"):
         paceline.open(f"s3://{store.bucket}/md.xtc")
     monkeypatch.setenv("PACELINE_ANONYMOUS", "1")
@@ -1102,13 +1103,13 @@ def test_a_certificate_that_is_not_trusted(tmp_path, store, monkeypatch):
     ],
 )
 def test_addresses_that_cannot_be_opened(name, error, words, store):
-    values = {"bucket": store.bucket, "address": store.address, "port": unused_port()}
+    values = {"bucket": store.bucket, "address": store.address, "port": free_port()}
     with pytest.raises(error, match=words.format(**values)):
         paceline.open(name.format(**values))
 
 
 def test_a_proxy_that_cannot_be_reached_is_named(store, monkeypatch):
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_port()}")
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
     with pytest.raises(OSError, match=r"cannot connect to example\.org \(http_proxy is set\): "):
         paceline.open("http://example.org/md.xtc")
 
@@ -1572,15 +1573,10 @@ def test_a_server_that_checks_signatures(store, tmp_path, monkeypatch):
             trajectory.positions(frames=[9])
 
 
-def unused_port():
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        return unused.getsockname()[1]
-
-
 @pytest.fixture
 def google(store, tmp_path, monkeypatch):
     """Serve a bucket by fake-gcs-server, an emulator of Google's storage; return its address."""
-    folder, port = tmp_path / "data" / "bucket", unused_port()
+    folder, port = tmp_path / "data" / "bucket", free_port()
     folder.mkdir(parents=True)
     for name in ("md.xtc", "run1.xtc", "run2.xtc"):
         shutil.copy(XTC, folder / name)
@@ -1681,7 +1677,7 @@ def put_to_azure(port, path, body=b"", query="", **headers):
 @pytest.fixture
 def azure(tmp_path, monkeypatch):
     """Serve a container, named bucket, by Azurite."""
-    port = unused_port()
+    port = free_port()
     command = ["azurite-blob", "--inMemoryPersistence", "--skipApiVersionCheck", "--silent"]
     command += ["--disableTelemetry", "--blobPort", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as server:
