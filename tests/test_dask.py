@@ -308,7 +308,8 @@ def long_job(adk):
 
 
 @pytest.mark.parametrize("trial", range(KILLS))
-def test_workers_may_be_killed(trial, mortal, long_job):
+def test_workers_may_be_killed(trial, mortal, long_job, monkeypatch):
+    monkeypatch.setattr(dask_backend, "WAIT", PATIENCE)  # a new worker may start slowly
     run, wanted = long_job
     chance = random.Random(trial)
     # The last trial kills all workers, so that all scattered data is lost.

@@ -404,7 +404,8 @@ def test_a_reference_frame_that_never_comes_is_an_error_at_the_end(growing, adk_
 
 def test_a_file_that_grew_during_a_long_update_has_not_ended(growing, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("paceline.trajectory.growth.time.monotonic", lambda: now[0])
+    # Other threads need the time as it is.
+    monkeypatch.setattr(growth, "time", SimpleNamespace(monotonic=lambda: now[0]))
     growing.grow(3)
     file = FollowedFile(growing.path, idle=10)
     assert file.wait(0)
