@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.waiting import until
 from MDAnalysisTests import datafiles
 from MDAnalysisTests.datafiles import DCD, GRO, PDB, PSF, TRR, XTC
 
@@ -177,12 +178,17 @@ def test_the_command_that_goes_on(rmsd_advice, capsys):
 
 
 def test_a_sleeping_function(ca):
-    advice = paceline.advise(paceline.TimeSeries(sleeping, ca), n_workers=3)
-    assert 3 in advice.workers
-    assert 0 < advice.findings.waiting <= 1
-    # The run cannot be faster than its sleeps; on a busy machine it may be slower.
-    assert advice.t_total(1) > 98 * NAP
-    assert advice.t_total(2) > 98 * NAP / 2
+    def waits():
+        advice = paceline.advise(paceline.TimeSeries(sleeping, ca), n_workers=3)
+        assert 3 in advice.workers
+        assert 0 <= advice.findings.waiting <= 1
+        # The run cannot be faster than its sleeps; on a busy machine it may be slower.
+        assert advice.t_total(1) > 98 * NAP
+        assert advice.t_total(2) > 98 * NAP / 2
+        return advice.findings.waiting > 0
+
+    # If the thread queues for a CPU while it reads the frame, this hides its waiting.
+    until(waits)
 
 
 def test_words_of_a_function_that_waits(rmsd_advice):
