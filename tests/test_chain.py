@@ -18,6 +18,7 @@ import MDAnalysis
 import numpy as np
 import pytest
 from helpers.barrier import meet
+from helpers.waiting import PATIENCE
 from MDAnalysisTests import datafiles
 
 import paceline
@@ -627,11 +628,14 @@ def test_a_damaged_frame_is_listed_by_its_number(copies):
 
 
 def test_the_first_error_ends_the_other_scans(monkeypatch, tmp_path):
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
 
     def slow(path, *, progress, **options):
         if path.endswith("bad"):
+            # A scan that has not begun is not ended, but cancelled.
+            assert begun.wait(PATIENCE)
             raise DamagedFileError(path)
+        begun.set()
         try:
             while True:
                 progress(0, 1)
