@@ -309,9 +309,9 @@ def test_a_killed_run_leaves_no_positions(tmp_path):
 @needs_mpi
 def test_ranks_give_the_same_bits(positions, tmp_path):
     np.save(tmp_path / "positions.npy", positions)
-    status, out, err = mpirun(
-        3, "-m", "paceline.mpi", SCRIPTS / "arrays_in_memory.py", tmp_path / "positions.npy"
-    )
+    (tmp_path / "ranks").mkdir()
+    files = tmp_path / "positions.npy", tmp_path / "ranks"
+    status, out, err = mpirun(3, "-m", "paceline.mpi", SCRIPTS / "arrays_in_memory.py", *files)
     assert (status, out) == (0, "the same bits\n"), err
 
 
