@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 from helpers.stages import Deviation, Spread, Total
+from helpers.waiting import PATIENCE
 from MDAnalysis.transformations import NoJump
 from MDAnalysisTests import datafiles
 
@@ -185,9 +186,9 @@ def test_a_thread_that_comes_late_keeps_no_frames(atoms, monkeypatch):
     def late(self, number):
         if threading.current_thread().name == "paceline-1":
             begun.set()
-            assert ended.wait(60)
+            assert ended.wait(PATIENCE)
         else:
-            assert begun.wait(60)
+            assert begun.wait(PATIENCE)
         open_job(self, number)
 
     class Failing(Spread):
@@ -198,13 +199,16 @@ def test_a_thread_that_comes_late_keeps_no_frames(atoms, monkeypatch):
         def compute(self, block):
             raise ZeroDivisionError("no block is computed")
 
+    # Threads of earlier tests, which may still end.
+    before = set(threading.enumerate())
     monkeypatch.setattr(Worker, "_open_job", late)
     monkeypatch.setattr("paceline.backends.threads.GRACE", 0.1)
     with pytest.raises(AnalysisError, match="no block is computed"):
         Failing(atoms).run(backend="threads", n_workers=2, block_frames=16)
-    (thread,) = (one for one in threading.enumerate() if one.name == "paceline-1")
+    new = set(threading.enumerate()) - before
+    (thread,) = (one for one in new if one.name == "paceline-1")
     ended.set()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert FrameCache._of_runs == {}
 
 
