@@ -190,7 +190,9 @@ def test_results_where_nothing_but_register_is_called(name, where, part, expecte
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:No frame information")
 @pytest.mark.parametrize("kind", [None, "threads", "processes"])
-def test_theirs_and_ours_are_run_together(kind, alone, system, tmp_path, monkeypatch):
+def test_theirs_and_ours_are_run_together(
+    kind, alone, system, tmp_path, monkeypatch, nothing_overdue
+):
     monkeypatch.chdir(tmp_path)  # AlignTraj writes a file
     universe = paceline.Universe(*system)
     reads = []

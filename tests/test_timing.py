@@ -82,7 +82,7 @@ def test_every_frame_is_counted_once(timings):
 
 
 @pytest.mark.parametrize("make", [lambda ca: PCA(ca, n_projected=2), RMSD])
-def test_several_passes_have_the_same_workers_and_frames(make, universe, tmp_path):
+def test_several_passes_have_the_same_workers_and_frames(make, universe, tmp_path, nothing_overdue):
     """Check several passes, each with new threads: workers and frames are counted once."""
     analysis = make(universe.select_atoms("name CA"))
     timings = analysis.run(backend="threads", n_workers=2, block_frames=16).timings
