@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.waiting import PATIENCE
 from MDAnalysisTests.datafiles import AUX_EDR, AUX_EDR_SINGLE_FRAME, AUX_XVG
 
 import paceline
@@ -348,7 +349,7 @@ run 40
 print "total $(etotal:%.12g)"
 """)
     command = [program, "-in", script, "-log", log]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     if done.returncode:
         pytest.skip(f"LAMMPS does not run here: {done.stderr.strip()[-200:]}")
     total = float(re.findall(r"^total (\S+)", done.stdout, re.MULTILINE)[-1])

@@ -11,6 +11,7 @@ import MDAnalysis as mda
 import numpy as np
 import pytest
 from helpers.object_server import object_server
+from helpers.waiting import PATIENCE
 from MDAnalysisTests import datafiles
 
 import paceline
@@ -262,7 +263,7 @@ class TestOrder:
         ]
         for one in workers:
             one.start()
-        shares = dict(queue.get(timeout=120) for _ in workers)
+        shares = dict(queue.get(timeout=PATIENCE) for _ in workers)
         for one in workers:
             one.join()
         assert [shares[k % 2][k // 2] for k in range(len(expected))] == expected

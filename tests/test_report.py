@@ -343,7 +343,7 @@ SLOWED = Path(__file__).parents[1] / "benchmarks" / "slowed.py"
     [("threads", "computing"), ("threads", "reading"), ("processes", "reading")],
 )
 def test_the_slow_worker_is_named_and_why(backend, slow, adk, tmp_path):
-    command = [SLOWED, *adk, backend, slow, 800, 10, tmp_path]
+    command = [SLOWED, *adk, backend, slow, 800, 100, tmp_path]
     with subprocess.Popen(
         [sys.executable, *map(str, command)],
         env=os.environ | {"PYTHONWARNINGS": "ignore"},

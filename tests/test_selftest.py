@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers.mpi import LONGEST
 
 from paceline import selftest
 
@@ -58,7 +59,7 @@ def test_ranks_of_mpi_do_not_run_it(monkeypatch, capsys):
 @pytest.mark.full
 def test_the_command_runs_every_backend(tmp_path):
     command = [sys.executable, "-m", "paceline.selftest"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=LONGEST)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "backend dask: bit-identical to one worker" in done.stdout
     assert not list(tmp_path.iterdir())
