@@ -29,7 +29,7 @@ ORDER = (
     ("backends",),
     ("mdanalysis",),
     ("checkpoint", "mdtraj", "mpi", "split_join", "universe"),
-    ("continuation",),
+    ("incremental_run",),
     ("runner",),
     ("analysis",),
     ("live_runner", "torch"),

@@ -39,7 +39,7 @@ from helpers.waiting import PATIENCE, until
 from MDAnalysis.transformations import translate
 
 import paceline
-from paceline import continuation
+from paceline import incremental_run
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.battery import Battery
 from paceline.analysis.convert import Write
@@ -351,7 +351,7 @@ def test_a_file_is_watched_between_updates(growing, adk_xtc, monkeypatch):
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
     monkeypatch.setattr(growth, "time", clock)
-    monkeypatch.setattr(continuation, "time", SimpleNamespace(**vars(time) | vars(clock)))
+    monkeypatch.setattr(incremental_run, "time", SimpleNamespace(**vars(time) | vars(clock)))
     updates = paceline.live(rmsd, every=2.0, idle=1.0)
     assert next(updates).n_frames == 3
     monkeypatch.setattr(FollowedFile, "wait", grow_and_wait)
