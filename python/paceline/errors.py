@@ -17,7 +17,7 @@ class PacelineError(Exception):
     """Base class of all errors that paceline itself raises.
 
     An error about a file may have attributes `path`, `frame` and `offset`, as `DamagedFileError`
-    has, and an error that says what to do has it as attribute `hint`.
+    has. If the message says what to do, the attribute `hint` contains this advice.
     """
 
 
@@ -60,9 +60,10 @@ class MissingDataError(PacelineError, ValueError):
 
 
 class AtomsNotLoadedError(PacelineError, RuntimeError):
-    """The values of atoms were requested that a Universe has not loaded.
+    """Values were requested for atoms that a Universe has not loaded.
 
-    This error is not a `ValueError`, because MDAnalysis's functions replace a `ValueError`.
+    This error is not a `ValueError`, because functions of MDAnalysis replace a `ValueError` by
+    another error.
     """
 
 
@@ -74,7 +75,7 @@ _Message = TypeVar("_Message", bound=BaseException)
 
 
 def with_hint(error: _Message, hint: str, joint: str = "; ") -> _Message:
-    """Append what to do to the message of an error, and keep it as the attribute `hint`.
+    """Append advice to the message of an error, and store the advice as the attribute `hint`.
 
     >>> with_hint(UnsupportedError("no topology"), "add it with -s").args
     ('no topology; add it with -s',)
@@ -113,7 +114,7 @@ class UnwritableError(PacelineError, ValueError):
     row : int or None
         Row of the frame in its block, if the error concerns one frame.
     reason : str
-        Value that the format cannot store, without the row.
+        Description of the value that the format cannot store, without the number of the row.
     """
 
     row: int | None
@@ -153,7 +154,7 @@ class ExternalFileError(UnsupportedError):
 
 
 class SelectionError(PacelineError, ValueError):
-    """A selection is empty, or two selections that must correspond do not.
+    """A selection is empty, or two selections do not correspond although they must.
 
     If MDAnalysis is imported, the error is also an `MDAnalysis.SelectionError`.
     """
@@ -180,7 +181,10 @@ def name_of_imported(module: str, name: str) -> Any:
 
 
 def _with_mdanalysis_error(cls: object, ours: type[PacelineError], name: str) -> Any:
-    """Return a subclass of paceline's and MDAnalysis's error; paceline's without MDAnalysis."""
+    """Return a class that derives from paceline's and from MDAnalysis's error, if possible.
+
+    Otherwise, as when MDAnalysis is not imported, return `cls`.
+    """
     theirs = name_of_imported("MDAnalysis.exceptions", name)
     if cls is not ours or theirs is None:
         return cls
@@ -195,9 +199,10 @@ class TransformError(PacelineError, ValueError):
 class AnalysisError(PacelineError, RuntimeError):
     """A function that analyses blocks raised an error, or returned an invalid result.
 
-    If the function raised an error other than `OSError`, this error also belongs to the class of
-    that error, and has its attributes. Therefore ``except KeyError`` works wherever the function
-    ran.
+    If the function raised an error, this error also belongs to the class of that error, and has
+    its attributes. Therefore ``except KeyError`` works wherever the function ran. This does not
+    apply to a `PacelineError`, and to errors that Python or MDAnalysis treat specially, such as
+    `OSError` and `StopIteration`.
     """
 
     @classmethod
@@ -215,7 +220,8 @@ class AnalysisError(PacelineError, RuntimeError):
 
 def _analysis_error(message: str, kind: type[Exception], attributes: Any) -> AnalysisError:
     """Create an `AnalysisError` that also belongs to another class, if possible."""
-    from concurrent.futures import BrokenExecutor, CancelledError  # loads `logging`, 5 ms
+    # Imported here, because this module loads `logging`, which takes 5 ms.
+    from concurrent.futures import BrokenExecutor, CancelledError
 
     # Backends, generators and MDAnalysis treat these errors specially.
     others = (OSError, StopIteration, StopAsyncIteration, CancelledError, BrokenExecutor)
@@ -237,12 +243,12 @@ def _both(kind: type[Exception]) -> Any:
 
 
 def _pickled_parts(error: AnalysisError, kind: type[Exception]) -> tuple[object, ...]:
-    """Return the parts of an error for `pickle`; other processes may lack its class."""
+    """Return the parts of an error for `pickle`, because other processes may lack its class."""
     import cloudpickle
 
     try:
         return _restore_error, (str(error), cloudpickle.dumps((kind, vars(error))))
-    except Exception:  # pickling runs the objects' own code
+    except Exception:  # methods of the pickled objects may raise any error
         return AnalysisError, (str(error),)
 
 
@@ -261,7 +267,7 @@ class WorkerError(PacelineError, RuntimeError):
 
 
 class CheckpointError(PacelineError, ValueError):
-    """A checkpoint belongs to another run, is in use or is damaged, or is not possible."""
+    """A checkpoint belongs to another run, is in use or damaged, or cannot store a result."""
 
 
 class TimingsError(PacelineError, ValueError):
@@ -298,13 +304,13 @@ def kept_warnings(kept: list[str]) -> Iterator[None]:
         _KEPT.reset(token)
 
 
-#: True in a context whose warnings are collected only.
+#: True in a context whose warnings are collected, but not issued.
 _QUIET: ContextVar[bool] = ContextVar("quiet warnings", default=False)
 
 
 @contextlib.contextmanager
 def quiet_warnings() -> Iterator[None]:
-    """Only collect the warnings of this thread; other threads issue theirs."""
+    """Collect the warnings of this thread without issuing them; other threads issue theirs."""
     token = _QUIET.set(True)
     try:
         yield

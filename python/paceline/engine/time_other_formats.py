@@ -28,7 +28,7 @@ from paceline.hdf5.written_layout import Storage, choose_layout, parse_compressi
 from paceline.performance.forecast import Recoded
 from paceline.trajectory.chain import Chain
 
-#: Maximum size of the positions of the frames that are encoded, bytes.
+#: Maximum size of the positions of all encoded frames, bytes; a single frame may be larger.
 _BYTES = 8 << 20
 #: Maximum number of encoded frames.
 _FRAMES = 64
@@ -47,7 +47,10 @@ _COMPRESSIONS = ("", "shuffle+zstd:3")
 
 
 class SampleFrames(NamedTuple):
-    """Whole frames in memory, the part of them that the run reads, and the decoding time, s."""
+    """Decoded frames with all atoms, and the fields and atoms that the run reads.
+
+    `wanted` contains indices of atoms. `decoding` is the time to decode a frame, s.
+    """
 
     values: FrameBuffer
     fields: Sequence[str]
@@ -70,7 +73,7 @@ class _Kind:
 
 
 def decode_sample(chain: Chain, source: FrameSource, frames: np.ndarray) -> SampleFrames | None:
-    """Decode whole frames, and leave out damaged frames; None if all are damaged."""
+    """Decode frames with all atoms, and leave out damaged frames; None if all are damaged."""
     n_frames = min(_FRAMES, max(1, _BYTES // (12 * chain.n_atoms)))
     extents = chain.extents(frames[:n_frames])
     everything = FrameSource(chain.specs, None, chain.n_atoms, source.fields, (), TimeAxis())
@@ -86,7 +89,9 @@ def decode_sample(chain: Chain, source: FrameSource, frames: np.ndarray) -> Samp
 def measure_other_files(found: SampleFrames, own_format: str) -> list[Recoded]:
     """Write frames in other formats and compressions, and measure the time to read them.
 
-    The present format is left out, and so are formats that cannot store these frames.
+    If the run reads only some of the atoms, files with only these atoms are measured, too. Files
+    with all atoms in the present format are left out, and so are formats that cannot store these
+    frames.
     """
     only_positions = set(found.fields) <= {"positions"}
     kinds = [_Kind(format) for format in (_OF_POSITIONS if only_positions else _OF_MOTION)]
@@ -134,7 +139,10 @@ def write_frames(
     columns: np.ndarray,
     compression: str = "",
 ) -> tuple[int, float]:
-    """Write atoms of frames to a file; return the size of the frames and the encoding time, s."""
+    """Write atoms of frames to a file.
+
+    Returns the size of all encoded frames, bytes, and the encoding time, s.
+    """
     values = {field: np.ascontiguousarray(frames.array_of(field)[:, columns]) for field in fields}
     if format == "H5MD":
         return _write_h5md(path, frames, values, compression)
@@ -173,7 +181,10 @@ def _write_h5md(
 
 
 def _reading(source: FrameSource, extents: Extents, n_workers: int) -> tuple[float, float]:
-    """Measure the time per frame of concurrent workers, s, and the size of a frame, bytes."""
+    """Read the same frames in `n_workers` concurrent workers.
+
+    Returns a worker's mean time per frame, s, and the number of bytes that are read per frame.
+    """
     readers = [source.open() for _ in range(n_workers)]
     rooms = [
         FrameBuffer.allocate(np.arange(len(extents)), source.n_wanted, source.fields)

@@ -80,9 +80,10 @@ class TrajectoryRun:
         self.halo: tuple[int, int] = (0, 0)
         #: States of a transformation that follows atoms from frame to frame.
         self.transform_states: TransformStates | None = None
-        #: If blocks contain all frames: number of frames read per analysed frame.
+        #: Number of frames read per analysed frame, for a transformation that follows atoms from
+        #: frame to frame; None if blocks contain only the analysed frames.
         self.per_row: int | None = None
-        #: Warnings about the frames, issued by companions.
+        #: Warnings about the frames, found by companion analyses.
         self.warnings: list[str] = []
 
     def prepare(
@@ -106,7 +107,8 @@ class TrajectoryRun:
         self.parts_by_file = facilities.parts_by_file
         indices = [np.asarray(analysis.indices, dtype=np.int64) for analysis in self.analyses]
         if self.trajectory.loaded is not None:
-            # Transformations and companions, in contrast, may read atoms that are not loaded.
+            # Check only the analyses that the user requested: transformations and companion
+            # analyses may read atoms that are not loaded.
             for analysis, own in zip(self.analyses, indices, strict=True):
                 if not analysis.is_companion:
                     self.trajectory.loaded.check(own)
@@ -170,9 +172,9 @@ class TrajectoryRun:
     ) -> None:
         """Make the plan of a run with a transformation that follows atoms from frame to frame.
 
-        Unless `skip_damaged` is None, each block passes its state to the next one, if memory
-        suffices for the frames between the analysed ones. Blocks may be smaller than requested, to
-        fit into memory.
+        If `skip_damaged` is None, or if a block cannot contain the frames between the analysed
+        ones, a separate pass computes the initial states of the blocks. Otherwise each block passes
+        its state to the next one. Blocks may be smaller than requested, to fit into memory.
         """
         n_atoms, sizes = len(self._atoms), dict[str, Any]()
         per_row = None if any(self.halo) else scanned_per_row(frames, self.trajectory.n_atoms)
@@ -207,16 +209,16 @@ class TrajectoryRun:
 
     @property
     def n_stages(self) -> int:
-        """Largest number of stages of any analysis."""
+        """Number of stages of the analysis with the most stages."""
         return max(one.stages for one in self.analyses)
 
     @property
     def n_passes(self) -> int:
-        """Largest number of passes over the frames of any analysis."""
+        """Number of passes over the frames that the analyses need, without passes of transforms."""
         return max(one.stages - one.over_parts for one in self.analyses)
 
     def close(self) -> None:
-        """Release waiting workers, and close the trajectory."""
+        """Release waiting workers, and return to the frame that was current before the run."""
         if self.relay is not None:
             self.relay.close()
         self.trajectory.restore_frame()
@@ -233,7 +235,10 @@ class TrajectoryRun:
             self.warnings += analysis.found
 
     def caching_of(self, stage: int) -> FrameCaching | None:
-        """Return the parameters of the frame cache for a stage; the last stage only reads it."""
+        """Return the parameters of the frame cache for a stage.
+
+        The last stage reads the cache and adds no blocks to it.
+        """
         caching = self.job.caching
         is_last = caching is not None and self.n_passes == stage + 1
         return replace(caching, last=True) if caching is not None and is_last else caching
@@ -297,7 +302,7 @@ class TrajectoryRun:
             )
 
     def _check_window(self, frames: np.ndarray, n_atoms: int) -> None:
-        """Raise `UnsupportedError` if the frames of a halo exceed the memory."""
+        """Raise `UnsupportedError` if the frames of a halo exceed the free memory."""
         n_halo = min(sum(self.halo), len(frames))
         if n_halo == 0:
             return
@@ -401,7 +406,10 @@ def _check_scan(analysis: Analysis, part: WorkerAnalysis, stage: int, frames: np
 
 
 def _halo(analyses: Sequence[Analysis], frames: np.ndarray) -> tuple[int, int]:
-    """Find the smallest halo that suffices for all analyses; it requires frames in order."""
+    """Find the smallest halo that suffices for all analyses.
+
+    Raises `UnsupportedError` if there is a halo and the frames do not increase.
+    """
     before, after = (max(one.halo[k] for one in analyses) for k in range(2))
     if (before or after) and (np.diff(frames) < 1).any():
         name = next(one.name for one in analyses if any(one.halo))

@@ -16,7 +16,7 @@ from paceline.contract.transform_interface import WorkerScan
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
 from paceline.performance.number_format import amount
 
-#: Time after which another worker reads a late block that all other blocks wait for, s.
+#: Time for which a worker waits for a late earlier block before it reads that block itself, s.
 LATE = 10.0
 ENDED = "the run has ended"
 
@@ -32,20 +32,20 @@ class Relay:
     def __init__(self, scan: WorkerScan, *, skip_damaged: bool):
         self._scan = scan
         self._follower = scan.follower(skip_damaged)
-        #: Initial states of blocks, shape (1, …), and free arrays that later states reuse: to
-        #: allocate new memory would take a sixth of the time of transforming a block.
+        #: Initial states of blocks by block number, shape (1, …), and free arrays for later states.
+        #: To allocate a new array takes a sixth of the time of transforming a block.
         self._states: dict[int, np.ndarray] = {}
         self._unused: list[np.ndarray] = []
         #: Blocks that more than one attempt has transformed.
         self._repeated: set[int] = set()
-        #: Number of blocks whose transformation has begun, and of blocks that are transformed.
+        #: Numbers of blocks whose transformation has begun, and whose transformation is done.
         self._n_begun = self._n_done = 0
         self._closed = False
         self._changed = threading.Condition()
         self._tasks: dict[int, object] = {}
 
     def begin(self, task: Any) -> None:
-        """Register the task of a block before a worker reads it."""
+        """Register the task of a block before a worker reads the block."""
         with self._changed:
             if task.number >= self._n_begun:
                 self._tasks[task.number] = task
@@ -77,7 +77,8 @@ class Relay:
             state = self._states.get(number)
             self._repeated.add(number)
         if state is None:
-            # Another attempt has delivered the result of this block: this result is not used.
+            # Another attempt has delivered the result of this block, so the result of this attempt
+            # is not used.
             return []
         return self._scan.apply_from(state, positions, cells)
 
@@ -110,7 +111,10 @@ class Relay:
                 self._unused.append(state)
 
     def _wait(self, number: int) -> object:
-        """Wait until all earlier blocks have begun; return the task of a block that is late."""
+        """Wait until all earlier blocks have begun, and return None.
+
+        If an earlier block is late, return the task of that block instead.
+        """
         with self._changed:
             while self._n_begun < number:
                 self._check_open()
@@ -140,19 +144,19 @@ class Relay:
 
 @dataclass
 class TransformStates:
-    """Initial states of blocks, or states of all frames if the run skips frames."""
+    """Initial states of blocks, or of each frame if blocks lack the frames between."""
 
     #: Worker part that computes the states.
     scan: WorkerScan
-    #: Frames of the states, int64, shape (n_states,).
+    #: Frame of each state, int64, shape (n_states,).
     frames: np.ndarray
     #: Number of frames in a block.
     block_frames: int
-    #: True for states before blocks; False for states of all frames.
+    #: True for one state per block; False for one state per analysed frame.
     of_blocks: bool
-    #: States, shape (n_states, …); set after all frames were read.
+    #: States, shape (n_states, …); set after a separate pass has read all frames.
     found: np.ndarray = field(default_factory=lambda: np.empty(0))
-    #: Pipelined handoff of states from block to block, instead of a separate pass.
+    #: Pipeline in which each block passes its state to the next one; None for a separate pass.
     relay: Relay | None = None
 
     @classmethod
@@ -201,7 +205,10 @@ class TransformStates:
         return cls(scan, plan.frames, plan.block_frames, of_blocks=True, relay=relay)
 
     def of_window(self, frames: np.ndarray) -> np.ndarray | Relay:
-        """Return the initial state of a block and its halo."""
+        """Return the initial state of a block with its halo, or the states of each of its frames.
+
+        If blocks pass states on, return the `Relay`.
+        """
         if self.relay is not None:
             return self.relay
         first = int(np.searchsorted(self.frames, frames[0]))

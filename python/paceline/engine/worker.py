@@ -1,6 +1,7 @@
-"""Run one task in a worker: read, decode, transform and compute. Does not import MDAnalysis.
+"""Run one task in a worker: read, decode, transform and compute.
 
-The worker's process may cache decoded frames of one stage of a run for the next stage.
+The worker's process may cache decoded frames of one stage of a run for the next stage. This module
+does not import MDAnalysis.
 """
 
 import math
@@ -51,14 +52,15 @@ from paceline.errors import (
 )
 from paceline.performance.record import PARTS, BlockTiming
 
-#: Values, times, damaged frames, long bonds, time of each phase, and traffic of one block.
+#: Values, times, damaged frames and long bonds of one block, and a dict of measurements: the time
+#: of each phase, and the traffic.
 _Computed = tuple[list[object], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]
 _NO_PARTS = dict.fromkeys(
     (*PARTS, "comm", "bytes", "calls", "cached", "requests", "repeated", "latency", "stalled"), 0
 )
-#: Frames are cached while more than this fraction of the memory is free, without a user's limit.
+#: If the user sets no limit, frames are cached while more than this fraction of the memory is free.
 LEAST_FREE = 0.5
-#: Time for which a measured size of the free memory is used again, s.
+#: Time for which a measured fraction of free memory is reused, s.
 MOMENT = 0.05
 
 
@@ -78,7 +80,7 @@ class FrameCache:
 
     _of_runs: ClassVar[dict[str, "FrameCache"]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
-    #: Time at which the free memory was read, s, and its fraction.
+    #: Time of the last measurement of free memory, s, and the measured fraction.
     _looked: ClassVar[tuple[float, float]] = -math.inf, 0.0
 
     def __init__(self, caching: FrameCaching):
@@ -117,7 +119,7 @@ class FrameCache:
         cls.drop(cls._of_runs.keys() - set(keys))
 
     def put(self, number: int, block: DecodedBlock) -> None:
-        """Keep a block for the next stage if memory suffices."""
+        """Store a block for the next stage if memory suffices."""
         if self._is_last or (self._memory.limit is None and not self._has_memory()):
             return
         with self._lock:
@@ -128,14 +130,17 @@ class FrameCache:
 
     @classmethod
     def _has_memory(cls) -> bool:
-        """True if much memory is free, or was a moment ago: reading its size takes 0.5 ms."""
+        """True if enough memory is free, or was less than `MOMENT` ago.
+
+        Each measurement takes 0.5 ms.
+        """
         now = time.monotonic()
         if now - cls._looked[0] > MOMENT:
             cls._looked = now, free_memory_fraction()
         return cls._looked[1] > LEAST_FREE
 
     def get(self, number: int) -> DecodedBlock | None:
-        """Return a block; None if it was not kept."""
+        """Return a block; None if it was not stored."""
         with self._lock:
             return self._blocks.get(number)
 
@@ -202,7 +207,7 @@ class Worker:
         )
 
     def _open_job(self, number: int) -> None:
-        """Close the files of the previous job and switch to another job."""
+        """Open a job, and close the files of the previous one, unless the job is open already."""
         if number != self._number:
             job = self._job_of(number)
             _core.share_requests(job.sharers, job.estimates)
@@ -308,9 +313,10 @@ class Worker:
     def _transform(
         self, task: Task, decoded: FrameBuffer, done: int = 0
     ) -> tuple[list[tuple[int, str]], list[LongBonds]]:
-        """Transform a block in place; blank the rows that failed, and return their numbers.
+        """Transform a block in place, and blank the rows that failed.
 
-        The first `done` transformations have already been applied.
+        The first `done` transformations have already been applied. Returns number and reason of
+        each row that failed, and a summary of the long bonds: a list of at most one.
         """
         failed: dict[int, str] = {}
         noted = []
@@ -412,7 +418,7 @@ class Worker:
 
 
 def _damaged_rows(task: Task, failed: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Number and reason of each row of the window that failed, without rows of a halo."""
+    """Return frame number and reason of each row that failed, without rows of the halo."""
     begin, stop = task.halo[0], len(task.window) - task.halo[1]
     return [(int(task.window[row]), reason) for row, reason in failed if begin <= row < stop]
 
@@ -423,7 +429,7 @@ def thread_name() -> str:
 
 
 def _readable(block: Block) -> Block:
-    """Leave out frames that could not be read, because a reduction must not see them."""
+    """Leave out frames that could not be read, because a reduction must not include them."""
     readable = block.steps != DAMAGED_STEP
     return block if readable.all() else block[readable]
 
@@ -582,7 +588,7 @@ class ThreadNames:
         self._names: dict[int, str] = {}
 
     def of(self, number: int) -> str:
-        """Return the worker name for the calling thread and its number, unless it is in use."""
+        """Return the worker name of a number; if it is missing or in use, that of this thread."""
         name = self._names.get(number)
         if name is None or name in _at_work:
             name = thread_name()

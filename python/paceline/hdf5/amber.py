@@ -59,7 +59,7 @@ def is_netcdf4(attributes: Mapping[str, object]) -> bool:
 
 
 def read_chunk_index(file: File) -> ChunkIndex:
-    """Index a NetCDF-4 file so that its values equal those of the NetCDF-3 reader."""
+    """Index a NetCDF-4 file; values are equal to those read from the same data in NetCDF-3."""
     return _Reading(file).chunk_index()
 
 
@@ -104,7 +104,7 @@ class _Reading:
         )
 
     def _times(self, n_frames: int) -> tuple[np.ndarray, str | None]:
-        """Read times, ps, or frame numbers if times are missing, with the reason."""
+        """Return times, ps, and None; without readable times, frame numbers and the reason."""
         why = "the file contains no times"
         try:
             times = self._values(TIME, n_frames, ())
@@ -116,7 +116,11 @@ class _Reading:
         return np.arange(n_frames, dtype=np.float64), f"{why}; its {COUNTED}"
 
     def _arrays(self) -> dict[str, Array]:
-        """Find the variables of atoms; unreadable ones are left out if others are readable."""
+        """Find the variables of atoms, in the order of `FIELDS`.
+
+        An unreadable variable is left out if an earlier one is readable. Otherwise it raises
+        `UnsupportedError`.
+        """
         found: dict[str, Array] = {}
         for field, variable in FIELDS.items():
             try:
@@ -131,7 +135,7 @@ class _Reading:
         return found
 
     def _leave_out(self, variable: AmberVariable, error: UnsupportedError) -> None:
-        """Record a variable that cannot be read, with the reason."""
+        """Add a note that a variable cannot be read, with the reason."""
         why = str(error).removeprefix(f"{self.file.path}: ")
         self._notes.append(f'"{variable.name}" cannot be read, and is left out: {why}')
 

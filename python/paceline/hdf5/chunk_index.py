@@ -1,9 +1,10 @@
 """Index of an HDF5 trajectory, and reader of its chunks in the compiled module.
 
-The index is plain data: frames, datasets and chunk offsets. Workers load it without h5py. The
-index of an object of a store is saved in the user's cache folder: the 32 bytes of a SHA-256 digest,
-then a file in NumPy's NPZ format without pickles. Its member `head` is JSON text, which refers to
-the other members by number.
+The index is plain data: frames, datasets and chunk offsets. Workers load it without h5py.
+
+The index of a trajectory in an object store is saved as a file in the user's cache folder. The file
+consists of the 32 bytes of a SHA-256 digest, and an archive in NumPy's NPZ format without pickles.
+The member `head` of the archive is JSON text, which refers to the other members by number.
 """
 
 import hashlib
@@ -89,7 +90,7 @@ class Dataset:
     name: str
     #: Dtype with the byte order of the file.
     dtype: np.dtype
-    #: (rows, atoms, components), (rows, components × atoms) or (rows, atoms). A dataset that
+    #: Shape: (rows, atoms, components), (rows, components × atoms) or (rows, atoms). A dataset that
     #: applies to all frames has one row.
     shape: tuple[int, ...]
     #: Shape of a chunk, with as many axes as `shape`; None for a contiguous dataset.
@@ -142,7 +143,7 @@ class Element:
         return max(1, round(min(chunk[0], n_rows) * n_frames / n_rows))
 
     def without_frames(self) -> "Element":
-        """Copy the element without its rows of frames and its chunk table."""
+        """Copy the element without `rows` and without the chunk table of the dataset."""
         return replace(self, rows=None, dataset=replace(self.dataset, table=None))
 
 
@@ -180,10 +181,11 @@ class IndexSlice:
 
     #: Row of each frame, int64, (n_frames,); `ABSENT` for a frame without a value.
     rows: np.ndarray
-    #: Increasing distinct numbers, along the first axis, of the chunks that contain these rows,
-    #: uint64. Empty for a contiguous dataset.
+    #: Numbers along the first axis of the chunks that contain these rows: uint64, increasing,
+    #: without repeats. Empty for a contiguous dataset.
     chunk_numbers: np.ndarray
-    #: uint64 and uint32, (n_numbers × chunks in each row,), in C order, as in `ChunkTable`.
+    #: Offsets and sizes, uint64, and masks, uint32, of all chunks with these numbers, in C order:
+    #: (n_numbers × chunks in each row,). The fields are those of `ChunkTable`.
     offsets: np.ndarray
     sizes: np.ndarray
     masks: np.ndarray
@@ -257,7 +259,7 @@ class BlockIndex:
 
 @dataclass(frozen=True)
 class ChunkIndex:
-    """All facts about an HDF5 trajectory, except positions, velocities and forces."""
+    """All that a reader needs from an HDF5 trajectory, except positions, velocities and forces."""
 
     #: "H5MD", "NetCDF-4", "MDTraj HDF5" or "HDF5".
     format: str
@@ -321,23 +323,29 @@ def _slice(element: Element | None, frames: np.ndarray) -> IndexSlice | None:
 
 @dataclass(frozen=True)
 class SavedChunkIndex:
-    """Saved index of one version of an object, opened with some options."""
+    """Saved index of one version of an object in an object store.
+
+    The same object has another index if it is opened with other options.
+    """
 
     path: Path
-    #: Address, version and options of the object, and versions of the format and of paceline, as a
-    #: text.
+    #: Text that contains the address, version and options of the object, and the versions of the
+    #: format and of paceline.
     key: str
 
     @classmethod
     def of(cls, folder: Path | None, address: str, samples: bytes, options: object) -> Self | None:
-        """Describe the saved index in a folder; None if the store does not identify versions."""
+        """Describe the saved index in a folder.
+
+        Returns None without a folder, or if the store does not identify versions of the object.
+        """
         if folder is None or _core.identity_of(samples) is None:
             return None
         key = f"{_SAVED_VERSION} {_core.__version__} {address} {samples.hex()} {options!r}"
         return cls(folder / f"{digest(address)}.paceline-chunks", key)
 
     def load(self) -> ChunkIndex | None:
-        """Load the index; None if it is missing, damaged, or that of another version."""
+        """Load the index; None if it is missing or damaged, or has another key."""
         try:
             content = self.path.read_bytes()
             check, packed = content[:32], content[32:]
@@ -353,7 +361,7 @@ class SavedChunkIndex:
         return found if isinstance(found, ChunkIndex) else None
 
     def save(self, index: ChunkIndex) -> None:
-        """Save the index, unless the folder cannot be written, or a value has no JSON text."""
+        """Save the index, unless the folder cannot be written or a value cannot be encoded."""
         arrays: list[np.ndarray] = []
         packed = io.BytesIO()
         with suppress(OSError, TypeError):
@@ -421,7 +429,7 @@ class FileDatasets:
     """Datasets of one file, with all that a worker needs to read any frame."""
 
     path: str
-    #: Fingerprint of the indexed file, and digests of its samples.
+    #: Fingerprint of the indexed file, and digests of some of its bytes, which identify it.
     samples: bytes
     n_atoms: int
     #: Positions, velocities and forces, without chunk tables and rows.
@@ -478,7 +486,7 @@ class ChunkReader:
     def read(
         self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
     ) -> FileReadStats:
-        """Read frames into arrays; a validity check reads every byte."""
+        """Read frames into arrays; to check their validity, verify chunks to their end."""
         index = extents.slices[0]
         cost = self._reader.read(
             self._slices(index),

@@ -1,7 +1,8 @@
-"""Copy frames of H5MD files into another H5MD file: the rows of datasets with one row per sample.
+"""Copy frames of H5MD files into another H5MD file.
 
-All other contents of the first file are copied unchanged. Whole chunks are copied as bytes; rows of
-other chunks are encoded again, with the same numbers to the last bit.
+Frames are rows of datasets that have one row per sample. All other contents of the first file are
+copied unchanged. Whole chunks are copied as bytes. Rows of other chunks are encoded again, with the
+same numbers to the last bit.
 """
 
 import hashlib
@@ -39,9 +40,10 @@ _PORTION = 16 * 2**20
 _ABOUT = ("/h5md", "/parameters")
 #: Filters that paceline encodes itself.
 _ENCODED = {SHUFFLE, DEFLATE, ZSTD, LZ4}
-#: Number of values that a message shows.
+#: Maximum number of values that a message shows.
 _FEW = 12
-#: Largest deviation of a time step from the increment, relative to the increment.
+#: Largest difference between the first step or time of a run of frames and that expected from the
+#: frames before, relative to the increment.
 _ROUNDING = 1e-6
 
 
@@ -99,9 +101,9 @@ def write_frames(
 ) -> None:
     """Write runs of frames, one after another, to the existing file `temporary`.
 
-    Metadata are those of the first run's file. `advance` gets the number of bytes that were copied.
-    Raises `UnsupportedError` if steps that are stored as an increment do not continue from run to
-    run.
+    The file will be renamed to `path`. Metadata are those of the first run's file. `advance` is
+    called with the number of bytes that were copied. Raises `UnsupportedError` if steps or times
+    that are stored as an increment do not continue from run to run.
     """
     with created_hdf5(path, temporary) as made:
         first, *others = runs
@@ -142,7 +144,8 @@ def bytes_of(run: FrameRun) -> int:
 def rows_of(file: File, run: FrameRun) -> dict[str, _Rows]:
     """Find the rows of some frames in each dataset of samples; return them by the dataset's name.
 
-    Raises `UnsupportedError` if the rows are unknown, or if a dataset belongs to two elements.
+    Raises `UnsupportedError` if the rows are unknown, or if a dataset belongs to two elements that
+    need different rows of it.
     """
     if file.full_size is not None:
         raise damaged(file.path, "", f"{file.full_size} bytes", f"{file.size}: the file was cut")
@@ -188,7 +191,10 @@ def _step_of(file: File, element: SampledElement) -> Array | None:
 def _rows_of_frames(
     element: SampledElement, frames: SampledElement, run: FrameRun
 ) -> tuple[int, int]:
-    """Return the rows of an element that belong to a run of frames, by number or by step."""
+    """Return first and end row of an element for a run of frames.
+
+    Rows are found by number if the samples of the element are the frames, otherwise by step.
+    """
     steps, of_frames = element.steps, frames.steps
     assert steps is not None
     if of_frames is None:
@@ -203,7 +209,7 @@ def _rows_of_frames(
                 f"belong to those of {other.name}: which are of these frames cannot be known"
             )
     # Samples between two frames belong to the earlier frame. Samples before the first frame belong
-    # to it.
+    # to the first frame.
     first = 0 if run.first == 0 else int(np.searchsorted(steps, of_frames[run.first]))
     last = run.stop == len(of_frames)
     return first, len(steps) if last else int(np.searchsorted(steps, of_frames[run.stop]))
@@ -213,7 +219,7 @@ def _rows_of_frames(
 
 
 def _create(rows: _Rows, n_rows: int, found: h5py.Dataset, group: h5py.Group, name: str) -> None:
-    """Create a dataset like another one, for a number of rows or for an increment."""
+    """Create a dataset like `found`, for `n_rows` rows; copy steps or times that are increments."""
     if rows.is_increment:
         group.create_dataset(name, data=found[()], dtype=found.dtype)
         copy_attributes(found, group[name])
@@ -231,7 +237,7 @@ def _create(rows: _Rows, n_rows: int, found: h5py.Dataset, group: h5py.Group, na
             _make_filters_optional(created)
     elif layout != h5py.h5d.CONTIGUOUS or created.get_external_count():
         created = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    created.set_obj_track_times(False)  # without times, the same frames give the same bytes
+    created.set_obj_track_times(False)  # without time stamps, the same frames give the same bytes
     space = h5py.h5s.create_simple((n_rows, *found.shape[1:]), limit)
     h5py.h5d.create(group.id, name.encode(), found.id.get_type(), space, dcpl=created)
     copy_attributes(found, group[name])
@@ -248,7 +254,7 @@ def _set_offset(increment: h5py.Dataset, offset: object) -> None:
 
 
 def _make_filters_optional(created: Any) -> None:
-    """Allow chunks in a dataset that were encoded with a filter that HDF5 lacks."""
+    """Allow a dataset to contain encoded chunks although HDF5 lacks a filter."""
     stages = [created.get_filter(k) for k in range(created.get_nfilters())]
     for number, *_ in stages:
         created.remove_filter(number)
@@ -259,7 +265,7 @@ def _make_filters_optional(created: Any) -> None:
 def _check_increments(
     found: Mapping[str, _Rows], n_before: Mapping[str, int], others: Mapping[str, _Rows]
 ) -> None:
-    """Raise `UnsupportedError` if steps or times do not continue with their increment."""
+    """Raise `UnsupportedError` if increments of steps or times do not continue in the next run."""
     for name, rows in found.items():
         if not rows.is_increment:
             continue

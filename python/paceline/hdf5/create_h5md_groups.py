@@ -161,9 +161,10 @@ def create_tree(
 ) -> None:
     """Create the tree in an open file that already contains the values of the fields.
 
-    `rows` contains the data of all frames in paceline's units. Without it, empty datasets are
-    created for `append_frame`. `rounding` contains the step to which the values of rounded fields
-    were rounded, and `units` the unit in which each quantity is stored, in H5MD notation.
+    `rows` contains the data of all frames in paceline's units. Without `rows`, empty datasets are
+    created for `append_frame`. `rounding` contains, for each rounded field, the number to whose
+    multiples its values were rounded. `units` contains the unit in which each quantity is stored,
+    in H5MD notation.
     """
     for field, step in (rounding or {}).items():
         mark_rounded(h5[values_path(field)], step)
@@ -237,7 +238,7 @@ def append_frame(
 
 
 def frame_datasets(h5: Any, fields: Sequence[str], *, has_cell: bool) -> list[Any]:
-    """Return the datasets with one row per frame, in the order in which a row must be added.
+    """Return the datasets with one row per frame, in the order in which they must be extended.
 
     Readers count frames by the positions, so steps and times must exist before positions.
     """
@@ -270,7 +271,7 @@ def set_unit(dataset: Any, name: str, units: Mapping[str, str] = OUR_UNITS) -> N
 
 
 def mark_rounded(dataset: Any, step: float) -> None:
-    """Store the step, in the dataset's unit, to whose multiples the numbers were rounded."""
+    """Store the number, in the dataset's unit, to whose multiples values were rounded."""
     dataset.attrs["rounded_to_multiples_of"] = step
 
 
@@ -304,7 +305,7 @@ def _write_atoms(h5: Any, atoms: AtomProperties) -> None:
 
 
 def _columns(atoms: AtomProperties) -> Iterator[tuple[str, np.dtype, np.ndarray]]:
-    """Yield name, dtype and values of each property as stored."""
+    """Yield name, dtype and values of each property, as they are stored."""
     for name, values in atoms.numbers.items():
         yield name, values.dtype, values
     if atoms.kinds:
@@ -319,7 +320,7 @@ def _columns(atoms: AtomProperties) -> Iterator[tuple[str, np.dtype, np.ndarray]
 def _encode_texts(texts: np.ndarray) -> np.ndarray:
     """Encode texts in UTF-8."""
     try:
-        # For ASCII texts this gives equal bytes in a third of the time.
+        # For ASCII texts, this gives the same bytes as `np.char.encode` in a third of its time.
         return texts.astype(np.bytes_)
     except UnicodeEncodeError:
         return np.char.encode(texts, "utf-8")
@@ -347,7 +348,8 @@ def _bonds_within(indices: np.ndarray, bonds: TopologyAttribute | None) -> np.nd
     """Return bonds for which both atoms are written, as indices of written atoms."""
     pairs = np.empty((0, 2), dtype=np.int64)
     if bonds is not None and len(bonds.values):
-        # AtomGroup.intra_bonds would create objects first: 1.2 s for 25,000 bonds, not 0.02 s.
+        # AtomGroup.intra_bonds would create an object for each bond: for 25,000 bonds, this takes
+        # 1.2 s instead of 0.02 s.
         pairs = np.array(bonds.values, dtype=np.int64)
     place = np.full(max(indices.max(), pairs.max(initial=0)) + 1, -1, dtype=np.int32)
     place[indices[::-1]] = np.arange(len(indices), dtype=np.int32)[::-1]

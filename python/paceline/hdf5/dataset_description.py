@@ -141,7 +141,7 @@ def _describe_chunked(array: Array, dataset: Dataset) -> Dataset:
     n_entries = np.bincount(numbers, minlength=n_chunks)
     believed &= n_entries[numbers] == 1
     if not inside.all() or (n_entries > 1).any():
-        # Because an entry is wrong, it may be that of a chunk that seems to have no entry.
+        # The wrong entry may be that of a chunk that seems to have no entry.
         table.offsets[n_entries == 0] = NOWHERE
         table.sizes[n_entries == 0] = dataset.chunk_bytes
     table.offsets[numbers] = np.where(believed, offsets, np.uint64(NOWHERE))
@@ -160,8 +160,9 @@ def _sizes_can_be(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) -> np.
 def _without_checksum(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) -> np.ndarray:
     """Return a mask of chunks whose size equals that of their values without a checksum.
 
-    Writers may leave chunks at the edge unfiltered. The size of a compressed chunk does not show
-    whether it was filtered.
+    These chunks may be unfiltered, because writers may leave chunks at the edge of a dataset
+    unfiltered. Compressed chunks are not in the mask, because their size does not show whether they
+    were filtered.
     """
     expected, compressed = _expected_sizes(dataset, masks)
     as_they_are = np.uint64(dataset.chunk_bytes)
@@ -194,8 +195,8 @@ def _overlap(offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def refuse_shared(file: File, index: ChunkIndex) -> ChunkIndex:
     """Set chunks that share bytes with another dataset of the index to `NOWHERE`.
 
-    If datasets share bytes, the address of one of them is wrong. A note names the datasets that
-    share bytes but are not read as frames in chunks.
+    If datasets share bytes, the address of one of them is wrong. A note names each other dataset
+    that shares bytes, such as a dataset of times or a contiguous dataset.
     """
     names: list[str] = []
     places = [np.empty((0, 2), dtype=np.uint64)]
@@ -238,8 +239,8 @@ def _without(dataset: Dataset, offsets: np.ndarray) -> Dataset:
 def read_series(array: Array) -> np.ndarray:
     """Read all values of a dataset with at least one axis, which may have one chunk per value.
 
-    The compiled module reads a dataset with many chunks, or with a filter that HDF5 lacks or whose
-    damage HDF5 would ignore.
+    The compiled module reads a dataset that has many chunks, or a filter that HDF5 lacks, or a
+    filter with which HDF5 may read a damaged chunk without an error.
     """
     only_core = may_hide_damage(array.filters) or array.missing_filter is not None
     if _has_chunks_of_rows(array) and (_has_many_chunks(array) or only_core):

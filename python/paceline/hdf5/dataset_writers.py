@@ -61,7 +61,7 @@ def new_hdf5(
 def created_hdf5(
     path: str | os.PathLike, made: Path, *, align: int | None = None, to_disk: bool = False
 ) -> Iterator["NewFile"]:
-    """Open an HDF5 file in place of the empty file `made`. It will be named `path`.
+    """Create an HDF5 file in the empty file `made`, which the caller will rename to `path`.
 
     `align` is that of `new_hdf5`. With `to_disk`, wait at the end until the file is on the disk.
     """
@@ -245,7 +245,7 @@ class EncodeQueue:
         return self._pool is not None
 
     def add(self, encode: Callable[[], Any], put: Callable[[Any], None]) -> None:
-        """Call `encode`, on a thread if available, then `put` with its result, in order."""
+        """Call `encode`, on a thread if available; then call `put` with its result, in order."""
         if self._pool is None:
             self.put_all()
             put(encode())
@@ -258,7 +258,7 @@ class EncodeQueue:
         self._put_until(0)
 
     def leave_threads(self) -> None:
-        """Encode in the calling thread from now on: threads accept no work when a script ends."""
+        """Encode in the calling thread from now on: threads accept no work while a script ends."""
         self._pool = None
 
     def _put_until(self, n: int) -> None:
@@ -303,7 +303,7 @@ class EncodedDataset:
         read: Callable[[], np.ndarray],
         done: Callable[[int], object] = lambda n_bytes: None,
     ) -> None:
-        """Write the frames that `read` returns, from row `first` on, and report their size.
+        """Write the frames that `read` returns, from row `first` on; call `done` with their size.
 
         An encoder's error names the frame. Appended frames must be whole chunks, in order.
         """
@@ -416,7 +416,7 @@ class AllocatedDataset(EncodedDataset):
         for first in range(0, n_frames, _COPIED_TOGETHER):
             stop = min(first + _COPIED_TOGETHER, n_frames)
             short[first:stop] = long[first:stop]
-        self.dataset = short  # HDF5 frees the space of the long one after its last reference
+        self.dataset = short  # HDF5 frees the space of the long dataset when no reference is left
 
 
 class RowDataset:
@@ -427,7 +427,8 @@ class RowDataset:
         self._shape, self._dtype = dataset.shape[1:], dataset.dtype
         self._n_rows = dataset.shape[0]
         self._memory = h5py.h5s.create_simple((1, *self._shape))
-        #: True if a frame is one chunk without filters other than gzip, which is encoded here.
+        #: True if a frame is one chunk without filters. If gzip is the only filter of such a chunk,
+        #: `_encoder` is set instead.
         self._is_chunk = False
         self._encoder: _core.ChunkEncoder | None = None
         chunk, filters = dataset.chunks, self._id.get_create_plist().get_nfilters()
@@ -452,7 +453,7 @@ class RowDataset:
             self._id.write_direct_chunk(start, values)
             return
         if self._encoder is not None:
-            # Numbers that are not finite raise here, and HDF5 encodes them instead.
+            # The encoder refuses numbers that are not finite; HDF5 encodes such frames instead.
             with contextlib.suppress(UnwritableError):
                 chunk, _ = self._encoder.encode(values[None])
                 self._id.write_direct_chunk(start, chunk)

@@ -25,7 +25,7 @@ class SharedAxes:
         self._read: dict[tuple[tuple[int, int], int], np.ndarray] = {}
 
     def check_length(self, array: Array, values: Array, n_rows: int) -> None:
-        """Raise `DamagedFileError` if the numbers of steps or times and of samples differ."""
+        """Raise `DamagedFileError` if the number of steps or times does not fit the samples."""
         if array.is_text or array.dtype.kind not in "iuf":
             raise damaged(self._path, array.name, "numbers", str(array.dtype))
         # A running or killed writer may have written a time before its frame.
@@ -80,7 +80,7 @@ class SampledElement:
     #: Reader of the times.
     axes: SharedAxes | None = None
     unit: str | None = None
-    #: False if the file has no steps, so that rows are counted.
+    #: False if the file has no steps for this element; `steps` are then row numbers.
     has_steps: bool = True
 
     @property
@@ -142,14 +142,17 @@ class Elements:
         )
 
     def _n_written(self, values: Array, step: Array | None) -> int:
-        """Return the number of samples: at most the number of steps if only the steps can grow."""
+        """Return the number of samples.
+
+        If only the dataset of steps can grow, samples without a step are not yet written.
+        """
         n_rows = self._n_rows(values)
         if step is None or step.chunk is None or values.chunk is not None:
             return n_rows
         return min(n_rows, step.shape[0])
 
     def _n_rows(self, values: Array) -> int:
-        """Return the length of the first axis, limited by the number of stored bytes."""
+        """Return the length of the first axis; raise an error if too few bytes are stored."""
         n_rows = values.shape[0] if values.shape else 0
         most = max(values.stored_bytes * unpacked_ratio(values.filters), 1 << 20)
         if n_rows > most:
@@ -363,7 +366,10 @@ def read_cells(
 
 
 def _turned_vectors(edges: np.ndarray, factor: float) -> np.ndarray | None:
-    """Return the cell vectors a, b, c, Å, if in a sample a is not along x or b not in xy."""
+    """Return the cell vectors a, b, c, Å, if in any sample a is not along x or b is not in xy.
+
+    Otherwise return None, because lengths and angles determine the vectors.
+    """
     if edges.ndim == 2:
         return None
     vectors = np.ascontiguousarray(edges.astype(np.float64) * factor)

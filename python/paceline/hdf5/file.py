@@ -26,16 +26,17 @@ from paceline.hdf5.sandbox import extend_time_limit
 
 #: Exceptions that h5py raises for an invalid file.
 H5PY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
-#: Maximum decoded bytes per byte of a deflated chunk.
+#: Maximum decoded bytes per byte of a deflated chunk; LZ4 and LZF compress less.
 _DEFLATE_RATIO = 1032
-#: Maximum decoded bytes per byte of a chunk with another filter.
+#: Maximum decoded bytes per byte of a chunk with any other filter.
 _RATIO = 1 << 15
 #: Offset beyond any file; it marks a chunk whose entry in the file is impossible.
 NOWHERE = 2**64 - 1
 
 #: Maximum ratio between the size that a truncated file states and its actual size.
 _MAX_TRUNCATION = 64
-#: Number of bytes that may be read whatever the file size, because unwritten values use no space.
+#: Number of bytes that values may have in a file of any size, because unwritten values use no
+#: space in the file.
 _ALWAYS_READ = 1 << 20
 #: CPU time that the sandbox allows for finding one chunk, s.
 _FIND_SECONDS = 2e-4
@@ -202,8 +203,8 @@ class Array(Node):
     def read(self, rows: slice = slice(None)) -> Any:
         """Read all elements, or some rows, of a small dataset in one call.
 
-        Text is returned as str, in arrays of `object`. A dataset without axes returns its single
-        element.
+        Text is returned as str, in arrays of `object`. For a dataset without axes, the single
+        element is returned.
         """
         self.check_size()
         self.check_filters()
@@ -268,7 +269,7 @@ class Array(Node):
 
     @property
     def missing_filter(self) -> Filter | None:
-        """First filter that HDF5 lacks, even with hdf5plugin's filters if installed; or None."""
+        """First filter that HDF5 lacks, also after importing hdf5plugin; None if it lacks none."""
         for stage in self.filters:
             if not h5py.h5z.filter_avail(stage.number):
                 with contextlib.suppress(ImportError):
@@ -307,7 +308,7 @@ class Array(Node):
 
     @property
     def h5py_fallback(self) -> str:
-        """Reason why the values are not at fixed offsets in this file; empty if they are."""
+        """Reason, apart from filters, why only HDF5 can read the values; empty if there is none."""
         with wrap_errors(self.file.path, self.name, "a layout"):
             created = self._h5.id.get_create_plist()
             if h5py.h5f.get_name(self._h5.id) != self.file.own_name:
@@ -356,7 +357,7 @@ class Array(Node):
         return np.unique(self._extents, axis=0)
 
     def _find_chunks_one_by_one(self, grid: tuple[int, ...]) -> list[object]:
-        """Find each chunk; chunks that a damaged table does not reach are at `NOWHERE`."""
+        """Find each chunk; one that a damaged table makes unreachable gets the offset `NOWHERE`."""
         of_corner, chunk = self._h5.id.get_chunk_info_by_coord, self.chunk or ()
         found, error = [], None
         for place in np.ndindex(*grid):
@@ -450,7 +451,7 @@ class Group(Node):
         return node if isinstance(node, Array) else None
 
     def children(self) -> Iterator["Group | Array"]:
-        """Yield linked objects, except for broken links and links to other files."""
+        """Yield linked objects, except for broken links and links that must not be followed."""
         for name in self.names():
             try:
                 node = self.get(name)
@@ -619,7 +620,7 @@ def check_external_storage(file: File, where: str, h5: h5py.Dataset) -> None:
 
 
 def _check_other_files(file: File, where: str, what: str, names: Any, variable: str) -> None:
-    """Check the files that a link or a dataset refers to."""
+    """Raise `ExternalFileError` if a link or a dataset refers to files that must not be opened."""
     for name in names:
         other = "this file" if name == "." else name
         found = f"{where} is {what}, which refers to {other}"

@@ -7,16 +7,16 @@ import stat
 from paceline import _core
 from paceline._util.files import FileAtOffset, is_address
 
-#: Errors of stores, by address. They are kept here, because h5py replaces errors raised while it
-#: reads.
+#: Errors of stores, by address. They are stored here, because h5py raises another error in place of
+#: one that occurred while it was reading.
 _failed: dict[str, Exception] = {}
-#: Number of bytes at the beginning of an object in which the signature of HDF5 is searched. The
+#: Number of bytes at the beginning of an object that are searched for the signature of HDF5. The
 #: first request returns this many bytes.
 _FRONT = 1 << 16
 
 
 class ObjectFile(FileAtOffset):
-    """File object through which the HDF5 library reads an object of a store."""
+    """File object through which the HDF5 library reads an object in an object store."""
 
     def __init__(self, address: str, samples: bytes | None = None):
         self._address = address
@@ -49,7 +49,7 @@ def raise_failure(path: str) -> None:
 
 
 def end_of_search(path: str | os.PathLike, size: int) -> int:
-    """Return the offset up to which the signature of a file is searched, bytes."""
+    """Return the offset up to which a file is searched for the signature of HDF5, bytes."""
     return min(size, _FRONT) if is_address(path) else size
 
 

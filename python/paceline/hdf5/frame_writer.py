@@ -24,7 +24,7 @@ _PORTION = 4 * 2**20
 class FrameData(NamedTuple):
     """One frame to write: values in Å, Å/ps and kJ/(mol·Å), shape (n_atoms, 3); time in ps.
 
-    Dimensions are in Å and degrees, shape (6,), or None.
+    Dimensions are in Å and degrees, shape (6,); None without a cell.
     """
 
     values: Mapping[str, np.ndarray]
@@ -46,11 +46,15 @@ class FrameRows:
 
     @property
     def contents(self) -> dict[str, list[str]]:
-        """Fields, cell and observables of each frame, with their names in error messages."""
+        """Fields, cell and observables of each frame, by the words before them in messages."""
         return _contents(self._first)
 
     def add(self, frame: FrameData) -> None:
-        """Add a frame; raise `UnwritableError` if it has other kinds of data, or too low a step."""
+        """Add a frame.
+
+        Raises `UnwritableError` if the frame has other kinds of data than the first one, or if the
+        step does not exceed the previous step.
+        """
         number = len(self.steps)
         check_alike(f"frame {number}", _contents(frame), "in the first frame", self.contents)
         check_step(f"frame {number}", frame.step, self.steps[-1] if self.steps else None)
@@ -94,7 +98,7 @@ def frame_columns(
 def check_alike(
     what: str, found: dict[str, list[str]], where: str, expected: dict[str, list[str]]
 ) -> None:
-    """Raise `UnwritableError` if `found` and `expected` differ, with both names in the message."""
+    """Raise `UnwritableError` if `found` in `what` differs from `expected` in `where`."""
     for kind, names in expected.items():
         if set(found[kind]) != set(names):
             raise UnwritableError(
@@ -109,10 +113,10 @@ def _contents(frame: FrameData) -> dict[str, list[str]]:
 
 
 class StreamingWriter:
-    """H5MD file to which frames are added one by one; it appears when it is closed.
+    """H5MD file to which frames are added one by one; the file appears when it is closed.
 
     The first frame determines which fields all frames must contain; the constructor does not write
-    it. A contiguous layout requires `n_frames`, the maximum number of frames.
+    this frame. A contiguous layout requires `n_frames`, the maximum number of frames.
     """
 
     def __init__(
@@ -157,7 +161,7 @@ class StreamingWriter:
         }
 
     def add(self, frame: FrameData) -> None:
-        """Write a frame, or keep it until its chunk is full; an error removes the file.
+        """Write a frame, or store it until its chunk is full; after an error, remove the file.
 
         Raises `UnwritableError` if the frame has other contents than the first frame, if a number
         is not finite, or if the step does not exceed the previous step.

@@ -1,4 +1,4 @@
-"""H5MD: one particles group, and the chunk index of its elements in paceline's units."""
+"""H5MD files: choose one particles group, and index the chunks of its elements."""
 
 import contextlib
 from dataclasses import dataclass
@@ -126,11 +126,11 @@ def _find_common_ids(array: Array, placeholder: float, notes: list[str]) -> np.n
 
 
 class Particles:
-    """One particles group of an H5MD file: the chosen one, or the only one that moves.
+    """One particles group of an H5MD file: the chosen one, or the only one with `VECTORS`.
 
-    `vectors` are the group's elements among `VECTORS`, with `n_slots` slots per row. `frames` is
-    the element whose samples are the frames: the positions or, if positions are fixed or missing,
-    the velocities or forces.
+    `vectors` are the group's elements among `VECTORS`, with `n_slots` atom slots per row. `frames`
+    is the element whose samples are the frames: the positions or, if positions are fixed or
+    missing, the velocities or forces.
     """
 
     def __init__(self, file: File, group: str | None = None):
@@ -152,7 +152,7 @@ class Particles:
         self.frames = moving[0] if moving else _as_one_frame(next(iter(self.vectors.values())))
 
     def _count_slots(self) -> int:
-        """Return the number of atoms per row, which must be equal for all vectors."""
+        """Return the number of atom slots per row, which must be equal for all vectors."""
         first, *others = self.vectors.values()
         for vector in (first, *others):
             shape = vector.values.shape
@@ -194,7 +194,7 @@ class Particles:
 
     @property
     def is_only_one(self) -> bool:
-        """True if no other group of the file has moving particles."""
+        """True if no other group of the file has positions, velocities or forces."""
         return len(_moving(self.file)) == 1
 
     @property
@@ -283,7 +283,8 @@ def creator_of(root: Group) -> str:
 def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) -> ChunkIndex:
     """Index an H5MD file.
 
-    The frames are the samples of the positions or, without positions, of the velocities or forces.
+    The frames are the samples of the positions or, if positions are fixed or missing, of the
+    velocities or forces.
     Samples of all other elements are assigned to frames by step. Format: H5MD 1.1,
     https://www.nongnu.org/h5md.
     """
@@ -329,7 +330,11 @@ def _note_steps(frames: SampledElement, notes: list[str]) -> None:
 
 
 def _elements(particles: Particles, units: Units) -> dict[str, Element]:
-    """Describe the elements of atoms; an element in unknown units is left out if others remain."""
+    """Describe the elements of atoms, in the order of `VECTORS`.
+
+    An element in unknown units is left out if an earlier element was described. Otherwise the error
+    is raised.
+    """
     found: dict[str, Element] = {}
     for name, vector in particles.vectors.items():
         field, quantity = VECTORS[name]
@@ -345,7 +350,7 @@ def _elements(particles: Particles, units: Units) -> dict[str, Element]:
 def _describe_element(
     particles: Particles, sampled: SampledElement, quantity: str, units: Units
 ) -> Element:
-    """Describe an element relative to the frames."""
+    """Describe an element, and find its row for each frame."""
     rows = match_rows(sampled, particles.frames)
     if rows is not None and sampled.steps is not None:
         _note_unpaired(particles, sampled, rows)
@@ -369,13 +374,17 @@ def _note_unpaired(particles: Particles, sampled: SampledElement, rows: np.ndarr
 
 
 def _length_unit(particles: Particles) -> str | None:
-    """Return the unit that positions or box edges state, used for both; None if neither does."""
+    """Return the unit that positions or, if they state none, box edges state; used for both."""
     found = (particles.vectors.get("position"), particles.edges)
     return next((one.unit for one in found if one is not None and one.unit), None)
 
 
 def _times(particles: Particles, units: Units) -> np.ndarray:
-    """Read times of the frames, ps; another element with the same steps may supply them."""
+    """Read times of the frames, ps, from any element with the same steps.
+
+    If there are none, return frame numbers, and set `particles.time_doubt` if there are several
+    frames.
+    """
     frames = particles.frames
     assert frames.steps is not None
     others = [*particles.vectors.values(), *([particles.edges] if particles.edges else [])]

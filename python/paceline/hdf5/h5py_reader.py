@@ -32,7 +32,7 @@ from paceline.hdf5.sandbox import extend_time_limit
 
 #: Number of bytes of values that are read at a time, unless a chunk is larger.
 _PORTION = 16 << 20
-#: Maximum number of bytes of values that are read at a time.
+#: Maximum number of bytes of values that are read at a time if a chunk is larger than `_PORTION`.
 _MAX_PORTION = 256 << 20
 
 #: Lock of the thread that calls the HDF5 library; the main thread acquires it when the program
@@ -53,7 +53,8 @@ class H5pyReader:
     """
 
     def __init__(self, datasets: FileDatasets, atoms: np.ndarray | None, fields: int):
-        # The offsets that the HDF5 library will read are unknown, so all samples are compared.
+        # The offsets that the HDF5 library will read are unknown. Therefore, verify all bytes of
+        # the file that its fingerprint samples.
         _core.verify(datasets.path, _core.fingerprint_of(datasets.samples))
         self._path = datasets.path
         options = mpi_options(datasets.comm) if datasets.driver == "mpio" else {}
@@ -126,8 +127,8 @@ class H5pyReader:
             self._read(rows, index, buffer, frames, required)
         except (DamagedFileError, MissingDataError) as error:
             if len(rows) > 1:
-                # Ranks that read together, and must make equal numbers of calls, have one frame per
-                # block, so that they never read again here.
+                # Ranks that read together must make equal numbers of calls. They never reach this
+                # line, because their blocks have one frame.
                 each = (range(row, row + 1) for row in rows)
                 alone = [self._read_all(row, index, buffer, frames, required, skip) for row in each]
                 return list(chain.from_iterable(alone))
@@ -220,7 +221,8 @@ class ElementReader:
         try:
             values = self._distinct(self._array, rows, span, is_fixed=self._is_fixed)
         finally:
-            # Ranks that read together must make the same calls whatever the data.
+            # Read ids even after an error, because ranks that read together must make the same
+            # calls.
             if self._ids is not None and id_rows is not None:
                 ids = self._distinct(self._ids, id_rows, slice(0, self._n_slots))
         values = numbers_of(values, self._element).reshape(len(rows), -1, 3)
@@ -285,7 +287,7 @@ def numbers_of(values: np.ndarray, element: Element) -> np.ndarray:
 
 
 def verify_decoding(file: FileDatasets, index: ChunkIndex) -> ChunkIndex:
-    """Read a few chunks of each element in both ways; use h5py for elements that differ."""
+    """Read a few chunks of each element with both readers; use h5py if the values differ."""
     if not index.n_frames or (index.ids is not None and index.ids.dataset.h5py_fallback):
         return index
     elements = dict(index.elements)
@@ -308,7 +310,7 @@ def _difference(file: FileDatasets, index: ChunkIndex, field: str) -> str:
 def _difference_at(
     file: FileDatasets, index: ChunkIndex, field: str, frames: list[int], atoms: np.ndarray
 ) -> str:
-    """Compare bit by bit in the first frame, among `frames`, that HDF5 can read."""
+    """Compare both readers' values bit by bit, in the first of `frames` that HDF5 can read."""
     fields, dataset = field_bits([field]), index.elements[field].dataset
     if index.ids is not None:
         extend_time_limit(index.n_atoms * _SECONDS_PER_ATOM)
@@ -333,14 +335,15 @@ def _difference_at(
 def _samples(
     element: Element, n_frames: int, n_atoms: int
 ) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Choose frames to compare, and atoms of one inner chunk and one edge chunk."""
+    """Yield frames to compare and atoms: first those of an inner chunk, then of an edge chunk."""
     dataset = element.dataset
     rows = element.rows_of(np.arange(n_frames))
     frames = np.flatnonzero(_written(rows, dataset))
     if len(frames) == 0:
         return
     middle, last, first = (int(frames[k]) for k in (len(frames) // 2, -1, 0))
-    # A chunk of a dataset of shape (rows, components x atoms) may end inside an atom.
+    # Compare all atoms of a dataset of shape (rows, components × atoms), because a chunk may end
+    # inside an atom.
     chunk = dataset.chunk or dataset.shape
     atoms = chunk[1] if len(chunk) == 3 else n_atoms
     yield [middle, last, first], np.arange(min(atoms, n_atoms))

@@ -16,7 +16,7 @@ from paceline.hdf5.sandbox import run_in_sandbox
 INTERVAL = 1000.0
 #: Dataset of positions in the group of a replica, and dataset of the PDB text in that of a domain.
 POSITIONS, ATOMS = "coords", "pdbProteinAtoms"
-#: Separator of a file's name and a dataset in the names of topologies.
+#: Separator between the file and the dataset in the name of a topology.
 SEPARATOR = "#"
 
 
@@ -73,7 +73,7 @@ def _replicas(domain: Group, temperature: str) -> list[str]:
 
 
 def read_atoms(name: str) -> str:
-    """Read the topology, PDB text, of a name such as "file.h5#12asA00/pdbProteinAtoms".
+    """Read the topology, a PDB text, named for example "file.h5#12asA00/pdbProteinAtoms".
 
     Raises `MissingDataError` if the file lacks the dataset, and `DamagedFileError` if the file is
     damaged.

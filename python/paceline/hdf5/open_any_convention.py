@@ -20,7 +20,7 @@ from paceline.hdf5.units import Units, units_given
 
 #: Maximum number of datasets that an error message names.
 _NAMED = 8
-#: Maximum number of datasets that are listed.
+#: Maximum number of datasets that `list_tree` lists.
 _SHOWN = 60
 
 
@@ -58,7 +58,7 @@ def read_chunk_index(
 
 
 def _index_plain_dataset(file: File, *, dataset: str, units: dict[str, str]) -> ChunkIndex:
-    """Index a dataset of positions in a file without a known convention, times and cells."""
+    """Index one dataset of positions in a file of any convention; ignore times and cells."""
     array = file.root.get(dataset)
     if not isinstance(array, Array) or not _may_be_positions(array):
         found = f"{array.dtype} of shape {array.shape}" if isinstance(array, Array) else "none"
@@ -132,10 +132,10 @@ def read_topology(
 def names_in_file(
     path: str | os.PathLike, *, group: str | None = None, external: bool | None = False
 ) -> dict[str, np.ndarray]:
-    """Read the atom names, and residue names if stored, of a file in the sandbox.
+    """Read in the sandbox the atom names of a file, and the residue names if the file has them.
 
-    Returns arrays of str, shape (n_atoms,), with the keys "names" and "resnames"; empty without
-    names.
+    Returns arrays of str, shape (n_atoms,), with the keys "names" and "resnames". The dict is empty
+    if the file has no atom names.
     """
     path = os.fspath(path)
     try:

@@ -198,7 +198,8 @@ def _without_frames(element: Element | None) -> Element | None:
 class Hdf5File:
     """HDF5 trajectory with its index: a `paceline.contract.source.TrajectoryFile`."""
 
-    #: Each frame has its own time, no index file is saved, reads are not counted, units are known.
+    #: These fields are None: each frame has its own time, no index file is saved, reads are not
+    #: counted, and units are known.
     dt = index_file = traffic = length_doubt = None
     first = 0.0
     index_origin: str = "HDF5's own"
@@ -238,8 +239,9 @@ class Hdf5File:
     ) -> "Hdf5File":
         """Index a file, and verify that both readers agree; only the sandbox calls HDF5.
 
-        The index of an object is saved in `cache_folder`, since its table of chunks is read slowly.
-        Local files are indexed anew, because the sampled bytes may miss a change of metadata.
+        The index of an object in an object store is saved in `cache_folder`, because reading its
+        table of chunks takes long. Local files are always indexed anew: a change of metadata may
+        not be detected, because only some bytes of a file are compared.
         """
         if not is_address(path):
             return cls._open_local(path, options)
@@ -257,7 +259,11 @@ class Hdf5File:
 
     @classmethod
     def _open_local(cls, path: str, options: Hdf5Options) -> "Hdf5File":
-        """Index a local file, again if it looks damaged because a program was writing a frame."""
+        """Index a local file.
+
+        If the file looks damaged and has changed meanwhile, a program may have been writing a
+        frame, and the file is indexed again.
+        """
         for _ in range(_TRIES - 1):
             before = _state_of(path)
             try:
@@ -417,7 +423,7 @@ class Hdf5File:
     def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the byte offset and size of each frame, uint64; 0 if only HDF5 can locate them.
 
-        Frames that share chunks get the first offset of the chunks, and equal shares of their
+        Frames that share chunks get the first offset of the chunks, and equal shares of the chunks'
         bytes.
         """
         if len(frames) and frames.max() >= self.n_frames:
@@ -485,7 +491,7 @@ def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
 def _size_notes(file: "File", samples: bytes, *, is_odd: bool) -> Iterator[str]:
     """Yield notes on a file whose size differs from the stated one.
 
-    `is_odd` is true if its times or cells are impossible, too.
+    `is_odd` is true if some times or cells of the file are impossible, or if times decrease.
     """
     size, full_size = file.size, file.full_size
     if full_size is not None:
@@ -515,7 +521,7 @@ def _note_not_followed(found: list[str]) -> str:
 
 
 def _unwritten_notes(index: ChunkIndex) -> Iterator[str]:
-    """Note frames in chunks that were never written, which HDF5 fills with a constant."""
+    """Yield notes on frames in chunks that were never written, which HDF5 fills with a constant."""
     for element in index.elements.values():
         dataset = element.dataset
         if dataset.chunk is None or dataset.table is None:

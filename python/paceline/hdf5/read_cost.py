@@ -1,7 +1,8 @@
 """Cost of reading a dataset, computed from its layout: bytes read per byte used.
 
 The compiled module reads the required parts of unfiltered values, including gaps that cost less
-than another call. It reads each compressed chunk completely, and once per block.
+than another call. It reads each compressed chunk once per block: completely or, if deflate is the
+only filter, up to the last required byte.
 """
 
 import math
@@ -22,7 +23,7 @@ from paceline.hdf5.chunk_index import (
 )
 from paceline.performance.number_format import amount
 
-#: The sample selection contains one atom out of this number.
+#: The example selections of atoms contain one atom out of this number.
 ONE_IN = 20
 #: Minimum number of bytes read per byte used for which repacking is recommended.
 WORTH = 4.0
@@ -42,7 +43,7 @@ class AccessCost:
     access: str
     #: Bytes read from the file.
     read: int
-    #: Stored size of the required values.
+    #: Size of the required values without compression, bytes.
     used: int
 
     @property
@@ -126,7 +127,7 @@ def _bytes_per_chunk(
     *,
     one_by_one: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the bytes read per chunk, and the first and last offset of these bytes."""
+    """Return the bytes read per chunk, the offset of the first one, and that after the last one."""
     of_row = np.array([column.of_row for column in columns])
     first = np.array([column.first for column in columns])
     end = np.array([column.end for column in columns])
@@ -136,7 +137,7 @@ def _bytes_per_chunk(
         return packed, np.zeros_like(first), packed
     if one_by_one:
         return np.broadcast_to(of_row, sizes.shape), first, end
-    # The gap between two rows of a chunk is read, too.
+    # A short gap between two rows of a chunk is read, too; `between` is 0 for a long gap.
     read = rows * of_row + np.maximum(rows - 1, 0) * between
     return read, first, (rows - 1) * dataset.chunk_row_bytes + end
 
@@ -160,7 +161,10 @@ def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
 
 
 def is_aligned(dataset: Dataset, size: int) -> bool:
-    """Return whether a dataset or all its chunks begin at a multiple of a size, or are smaller."""
+    """Return whether a dataset or all its chunks begin at multiples of a size.
+
+    Also returns True if the whole dataset is smaller than this size.
+    """
     if math.prod(dataset.shape) * dataset.dtype.itemsize < size:
         return True
     if dataset.chunk is None:
@@ -243,7 +247,10 @@ def _column(number: int, starts: np.ndarray, n: int, dataset: Dataset) -> _Colum
 def _compressed_bytes(
     dataset: Dataset, sizes: np.ndarray, rows: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """Return the bytes read per chunk; only up to the last required byte if deflate is alone."""
+    """Return the bytes read per compressed chunk.
+
+    If deflate is the only filter, a chunk is read only up to the last required byte.
+    """
     if [stage.number for stage in dataset.filters] != [DEFLATE]:
         return sizes
     share = ((rows - 1) * dataset.chunk_row_bytes + end) / dataset.chunk_bytes

@@ -54,9 +54,9 @@ class Quantity:
         return values
 
     def at(self, step: int, frame: int | None = None) -> Any:
-        """Return the value at one simulation step; None if the quantity was not sampled there.
+        """Return the value at one simulation step; None if the quantity was not sampled at it.
 
-        `frame` is the number of a frame with this step; it is used if steps do not increase.
+        `frame` is the number of a frame with this step; it is needed if steps do not increase.
         """
         if self.steps is None:
             return self.values

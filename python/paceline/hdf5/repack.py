@@ -74,8 +74,8 @@ Create = Callable[[Any, Any, str], None]
 _Read = Callable[[int, int], np.ndarray]
 
 
-#: Function that calls another function with each item, and yields the number and the result of
-#: each, in any order. The name appears in error messages.
+#: Function that calls its first argument with each item of the second one, and yields the number of
+#: each item and the result, in any order. The third argument is a name for error messages.
 Calls = Callable[[Callable[[Any], Any], Sequence[Any], str], Iterator[tuple[int, Any]]]
 
 #: HDF5 object with attributes.
@@ -216,7 +216,7 @@ def compression_of(array: Array) -> Compression:
 
 
 def _in_its_unit(precision: float | None, array: Array) -> float | None:
-    """Convert a precision in Å to a dataset's unit; return None if it contains no positions."""
+    """Convert a precision in Å to a dataset's unit; None if the dataset contains no positions."""
     if precision is None or not array.name.endswith("/position/value"):
         return None
     unit = array.attrs.get("unit")
@@ -260,7 +260,10 @@ class _Destination:
 
 @dataclass(frozen=True)
 class _Rewrite:
-    """Dataset of shape (frames, atoms, 3), with the layout of its copy; precision in its unit."""
+    """Dataset of shape (frames, atoms, 3), with the layout of its copy.
+
+    `precision` is in the unit of the dataset.
+    """
 
     array: Array
     layout: DatasetLayout
@@ -302,14 +305,17 @@ class _Rewrite:
     def _reader_and_encoder(
         self, core: "_core.ChunkEncoder", dtype: np.dtype
     ) -> tuple[_Read, ChunkEncoder]:
-        """Choose the compiled module's reader and encoder for 32-bit floats, its only type."""
+        """Choose reader and encoder; those of the compiled module process only 32-bit floats."""
         if dtype.itemsize == 4:
             return reader_of(self.array), core
         wide = WideEncoder(dtype, self.layout, self.compression, core.step)
         return _through_hdf5(self.array), wide
 
     def _split_rows(self, found: h5py.Dataset, at_once: int) -> Iterator[tuple[int, int]]:
-        """Split frames into ranges that begin at chunks of both files, if memory allows."""
+        """Split frames into ranges that begin at chunks of the new file.
+
+        If memory allows, the ranges begin at chunks of both files.
+        """
         frame = math.prod(found.shape[1:]) * found.dtype.itemsize
         unit = self.layout.frames
         both = math.lcm(unit, found.chunks[0] if found.chunks else 1)
@@ -401,7 +407,7 @@ def _round(values: np.ndarray, step: float | None) -> np.ndarray:
 
 
 def _through_hdf5(array: Array) -> _Read:
-    """Return a function that reads frames by HDF5, with 32-bit floats in native byte order."""
+    """Return a function that reads frames by HDF5; 32-bit floats are in native byte order."""
     array.check_filters()
     kind = np.float32 if array.dtype.itemsize == 4 else array.dtype
 
@@ -417,7 +423,11 @@ def _through_hdf5(array: Array) -> _Read:
 
 
 def reader_of(array: Array) -> _Read:
-    """Return a function that reads frames: by the core if HDF5 agrees or lacks a filter."""
+    """Return a function that reads frames with the compiled module or, if necessary, with HDF5.
+
+    HDF5 is used if the compiled module cannot read the dataset, or if the two differ in the first
+    frame.
+    """
     dataset = describe_dataset(array)
     if dataset.h5py_fallback:
         return _through_hdf5(array)
@@ -436,7 +446,7 @@ class _OfThread(threading.local):
 
 
 class _CoreReader:
-    """Reads frames of one dataset with the core; chunks are decoded completely."""
+    """Reads frames of one dataset with the compiled module, which verifies chunks to their end."""
 
     def __init__(self, path: str, element: Element, samples: bytes | None = None):
         self._path, self._element = path, element

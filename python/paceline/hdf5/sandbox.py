@@ -1,9 +1,10 @@
 """Sandbox for the HDF5 library: another process, because a damaged file can crash or hang it.
 
 A test used 2,900 small files with a few randomly changed bytes of metadata: HDF5 2.0 crashed on one
-file, and never returned from 13. The most frequent cause was one byte of a global heap, in which
-HDF5 stores text. In such a case only a separate process can be ended. One helper process serves all
-files that a process opens. It starts with the first file, and ends a minute after the last.
+file, and did not finish reading 13 others. The most frequent cause was one byte of a global heap,
+in which HDF5 stores text. HDF5 can be ended in such a case only if it runs in a separate process.
+One helper process serves all files that a process opens. It starts with the first file, and ends a
+minute after the last.
 
 On Windows, which has no limits of this kind, the HDF5 library is called in the calling process.
 """
@@ -32,17 +33,18 @@ from paceline._util.os_calls import (
 )
 from paceline.errors import DamagedFileError, WorkerError
 
-#: Maximum CPU time per file, whatever its size, seconds: a hundred times the usual time.
+#: Maximum CPU time per request, seconds: a hundred times the usual time. `extend_time_limit` adds
+#: time for large files.
 TIME_LIMIT = 5.0
-#: Maximum wall time per CPU time: storage may be slow, but must not hang.
+#: Maximum wall time as a multiple of the maximum CPU time: storage may be slow, but must not hang.
 _WAITING = 24.0
-#: Maximum wall time per CPU time for an object in a store, whose failed requests are repeated.
+#: The same for an object in an object store, because failed requests to the store are repeated.
 _WAITING_FOR_STORE = 240.0
 #: Maximum memory of a helper that reads an object, bytes.
 _ROOM_FOR_OBJECT = 1 << 36
 #: Constant part of the maximum memory of a request, bytes.
 _ROOM = 1 << 30
-#: Memory per byte of the file: the maximum expansion of one deflated byte.
+#: Additional memory per byte of the file: the maximum number of bytes that deflate makes of one.
 _ROOM_PER_BYTE = 1032
 #: Time without a request after which the helper ends, seconds.
 _IDLE = 60.0
@@ -223,7 +225,7 @@ _serving = False
 
 
 def _in_child() -> None:
-    """Remove the parent's helper in a forked process."""
+    """Detach a forked process from the helper of its parent process."""
     global _helper
     if _helper._lifeline is not None:
         _helper._lifeline.close()

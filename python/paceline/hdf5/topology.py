@@ -196,7 +196,7 @@ def _species(particles: Particles) -> dict[str, np.ndarray]:
 
 
 def _labels(particles: Particles) -> dict[str, np.ndarray]:
-    """Read atom and residue names that paceline wrote."""
+    """Read labels of atoms that paceline wrote, such as atom names and residue numbers."""
     group = particles.file.root.group(LABELS)
     if group is None:
         return {}
@@ -209,7 +209,7 @@ def _labels(particles: Particles) -> dict[str, np.ndarray]:
 
 
 def _bonds(particles: Particles) -> np.ndarray | None:
-    """Read bonds of this group; bonds of the whole file if it has only one group."""
+    """Read the bonds in the file; None if it has several groups, or if atoms change slots."""
     array = particles.file.root.array("connectivity/bonds")
     if array is None or particles.particle_ids is not None or not particles.is_only_one:
         return None
@@ -274,7 +274,7 @@ def find_atom_columns(
     """Find the atom properties that can be read for a range of atoms.
 
     These properties are "names" of at most 8 bytes, "masses" (u) and "charges" (e). If atoms may
-    change their slots, only properties that were sampled together with the slots are returned.
+    change their slots, only time-dependent properties are returned.
     """
     with File(path, external=external) as file:
         particles = Particles(file, group)
@@ -465,7 +465,7 @@ def _particle_numbers(group: Group, name: str, n_atoms: int | None, kinds: str) 
 
 
 def _particle_names(group: Group, name: str, n_atoms: int) -> np.ndarray:
-    """Read names as indices into a table of distinct names."""
+    """Read names, which are stored as indices into a table of distinct names."""
     places = _particle_numbers(group, name, n_atoms, "iu")
     table = group.array(f"{name}_table")
     if table is None or not table.is_text or len(table.shape) != 1:

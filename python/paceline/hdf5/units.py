@@ -83,7 +83,7 @@ _TOKEN = re.compile(
 
 
 class UnknownUnitError(UnsupportedError):
-    """Error: the text of a unit cannot be parsed."""
+    """The text of a unit cannot be parsed."""
 
 
 def factor_of(unit: str, quantity: str) -> float:

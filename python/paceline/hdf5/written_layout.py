@@ -37,8 +37,8 @@ ROW_BYTES = 64 * 2**20
 MOST_ROW_BYTES = 2 * 2**30
 #: Number of frames in a chunk for both access patterns, as in a leaf of `paceline.contract.plan`.
 BOTH_FRAMES = 16
-#: Maximum number of frames in a chunk for reading a few atoms. A block has the frames of one chunk,
-#: and a file of some thousand frames must have blocks for each worker.
+#: Maximum number of frames in a chunk for reading a few atoms. A block contains the frames of one
+#: chunk, and a file of a few thousand frames must have enough blocks for all workers.
 ATOMS_FRAMES = 256
 #: Number of stripes per chunk. On average, half a stripe, a 16th of the chunk, is wasted at its
 #: end.
@@ -407,7 +407,7 @@ def _power_of_two(n: int) -> int:
 
 @dataclass(frozen=True)
 class ChunkOffsets:
-    """File offsets of a dataset's chunks, in C order. Contiguous storage has only its first byte.
+    """File offsets of a dataset's chunks, in C order; for contiguous storage, only its first byte.
 
     Workers write frames at these offsets without the HDF5 library.
     """
@@ -418,7 +418,10 @@ class ChunkOffsets:
     n_atoms: int
 
     def of(self, first: int, n_frames: int) -> tuple[np.ndarray, int]:
-        """Return chunk offsets of some frames, and how many earlier frames the first chunk has."""
+        """Return chunk offsets of some frames, and the number of earlier frames in the first chunk.
+
+        In contiguous storage, each frame counts as a chunk.
+        """
         if self.layout.contiguous:
             rows = np.arange(first, first + n_frames, dtype=np.uint64)
             return self.offsets[0] + rows * np.uint64(self.frame_bytes), 0
