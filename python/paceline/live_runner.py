@@ -25,7 +25,7 @@ class Update(GrownRun):
     Attributes
     ----------
     analyses : dict of str to analysis
-        Analyses whose results are up to date, by name: that of the battery, or the class.
+        Analyses whose results are up to date, by the name in the battery or the name of the class.
     trajectory : paceline.mdanalysis.reader.Reader or FileTrajectory
         Trajectory, with all frames that were complete when the update began.
     n_frames : int
@@ -41,8 +41,8 @@ class Update(GrownRun):
     is_last : bool
         True if the results of all analyses are final.
     error : Exception or None
-        Error that ended the frames, such as a connection that broke within one. `live` raises it
-        after the last update.
+        Error after which no frames follow, such as a connection that broke within a frame. `live`
+        raises it after the last update.
     """
 
     @property
@@ -61,7 +61,8 @@ class Update(GrownRun):
 
     def _last_time(self) -> str:
         """Return the time of the last analysed frame for the first line of the state."""
-        from paceline.analysis.base import AnalysisBase  # `import paceline` is light without it
+        # Imported here to keep `import paceline` fast.
+        from paceline.analysis.base import AnalysisBase
         from paceline.analysis.describe_system_and_frames import time_text
 
         for one in self.analyses.values():
@@ -70,9 +71,8 @@ class Update(GrownRun):
         return ""
 
     def _repr_html_(self) -> str:
-        from paceline.analysis.table_convergence_verdicts import (
-            verdicts_of,  # `import paceline` is light
-        )
+        # Imported here to keep `import paceline` fast.
+        from paceline.analysis.table_convergence_verdicts import verdicts_of
         from paceline.performance.html_elements import html_table, notebook_page
 
         found = verdicts_of({name: one.results.table for name, one in self.analyses.items()})
@@ -114,9 +114,9 @@ def live(
 
     Each update reads and computes only new frames. Its results are bit-identical to those of
     `paceline.run` over the frames that the trajectory has at that time. Analyses of a single pass
-    are updated; those with a second stage, such as correlations, run once, over the complete
-    trajectory, after an update that says why it has ended. The last update has the results of all
-    analyses.
+    are updated. When the trajectory has ended, an update reports the reason. Analyses with a second
+    stage, such as correlations, then run once over the complete trajectory. The last update
+    contains the results of all analyses.
 
     Parameters
     ----------
@@ -138,16 +138,17 @@ def live(
         The simulation of a stream is then ended.
     tee : path-like, optional
         File to which the frames of a stream (imd://) are written: XTC, TRR, DCD or NetCDF. Analyses
-        read the frames from this file. By default the file with which the Universe was opened, or a
-        temporary TRR file in the folder TMPDIR, which is deleted with the Universe.
+        read the frames from this file. By default the `tee` with which the Universe was opened, or
+        a temporary TRR file in the folder TMPDIR, which is deleted with the Universe.
     tee_atoms : AtomGroup, str or sequence of int, optional
-        Atoms that `tee` gets, in the order of the topology: a group, a selection, or indices. The
-        analyses then read all atoms and frames from a temporary file of the same format in TMPDIR.
+        Atoms that are written to `tee`, in the order of the topology: a group, a selection, or
+        indices. The analyses then read all atoms and frames from a temporary file of the same
+        format in TMPDIR.
         Frames and atoms that both files contain have equal bits; but XTC does not round frames of
         less than 10 atoms.
     tee_step : int, optional
-        Every how many frames `tee` gets one, beginning with the first. The analyses then read from
-        a temporary file, as with `tee_atoms`.
+        Write only every `tee_step`-th frame to `tee`, beginning with the first. The analyses then
+        read from a temporary file, as with `tee_atoms`.
     overwrite : bool
         Replace `tee` if it exists.
     **options

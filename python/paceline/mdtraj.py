@@ -102,7 +102,7 @@ def iterload(
 
 
 def topology(atomgroup: Atoms) -> "mdtraj.Topology":
-    """Create an MDTraj topology from a group of atoms, in their order.
+    """Create an MDTraj topology from a group of atoms, in the order of the group.
 
     MDAnalysis's segments, split by chain identifiers if there are any, become chains. Names of
     residues and atoms are replaced by standard names, as when MDTraj reads a file: for example,

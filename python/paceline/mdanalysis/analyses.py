@@ -71,11 +71,11 @@ def run_on_workers(
     native: bool,
     n_workers: int | None,
 ) -> str | None:
-    """Run an MDAnalysis analysis on paceline's workers; None if it ran as in MDAnalysis.
+    """Run an MDAnalysis analysis on paceline's workers, or as in MDAnalysis.
 
-    Returns a description of the run. `original` is the analysis's own `run`, with positional
-    arguments `given` and keyword arguments `named`. With `native`, paceline's class of the same
-    name, if there is one, computes the results.
+    Returns a description of the run on workers; None for a run as in MDAnalysis. `original` is the
+    analysis's own `run`, with positional arguments `given` and keyword arguments `named`. With
+    `native`, paceline's class of the same name, if there is one, computes the results.
     """
     by_place = dict(zip(_BY_PLACE, given, strict=False))
     options = by_place | named
@@ -119,7 +119,7 @@ def _run_natively(
 ) -> bool:
     """Run paceline's class instead of MDAnalysis's; return False if that is impossible."""
     cls, trajectory = native_class(type(analysis)), analysis._trajectory
-    # MDAnalysis must read frames with its own transformations, one at a time.
+    # Frames to which MDAnalysis applies transformations must be read by MDAnalysis, one at a time.
     if cls is None or not isinstance(trajectory, Reader) or trajectory.transformations:
         return False
     if _is_changed(analysis):
@@ -154,7 +154,7 @@ def _set_result(results: Results, name: str, value: object) -> None:
 
 
 def native_class(theirs: type) -> Any:
-    """Return paceline's class of the same name as an MDAnalysis class; None if it lacks one.
+    """Return paceline's class of the same name as an MDAnalysis class; None if there is none.
 
     The class must have the method `from_mdanalysis`.
     """
@@ -178,7 +178,7 @@ def _is_changed(analysis: AnalysisBase) -> bool:
 
 
 def _is_paceline_backend(backend: object) -> bool:
-    """True for a paceline backend; "serial" and "dask" are also names of MDAnalysis backends."""
+    """True for a paceline backend, but not for "serial" and "dask", which are also MDAnalysis's."""
     if isinstance(backend, str):
         return backend in BACKENDS and backend not in ALSO_OF_MDANALYSIS
     return issubclass(type(backend), ForMDAnalysis | Executor) or is_client(backend)
@@ -217,7 +217,11 @@ def _forgets(trajectory: ProtoReader) -> bool:
 
 
 def on_paceline_workers(found: object, module: str) -> object:
-    """Create a subclass of an MDAnalysis analysis that runs on paceline's workers."""
+    """Create a subclass of an MDAnalysis analysis that runs on paceline's workers.
+
+    For a module of MDAnalysis's analyses, return paceline's module of the same name. Return other
+    objects unchanged.
+    """
     if isinstance(found, ModuleType):
         package, _, rest = found.__name__.partition(".analysis.")
         is_like = package == "MDAnalysis" and rest
@@ -246,11 +250,11 @@ def run_together(
     n_workers: int | None,
     show: bool | None,
 ) -> None:
-    """Run MDAnalysis analyses in one pass if they can be split, and in another if they cannot.
+    """Run MDAnalysis analyses: in one pass all that can be split, in another pass the others.
 
-    `chosen` contains start, stop, step and frames; `backend` is paceline's, or None. Results equal
-    those of separate runs: each analysis starts at the user's current frame, and gets frames that
-    the other analyses have not changed.
+    `chosen` contains start, stop, step and frames; `backend` is a backend of paceline, or None.
+    Results equal those of separate runs: each analysis starts at the user's current frame, and gets
+    frames that the other analyses have not changed.
     """
     for analysis in analyses:
         if not _runs_as_usual(type(analysis)):
@@ -265,8 +269,8 @@ def run_together(
         given.setdefault(id(trajectory), (trajectory.ts.frame, _copy_values(trajectory.ts)))
         alone = isinstance(trajectory, _NOT_SENT) or not _forgets(trajectory)
         workers = _workers_for(analysis, backend, n_workers)
-        # If one analysis changes a transformation, or frames in memory, the next analysis sees the
-        # changes, as in MDAnalysis.
+        # If one analysis changes the state of a transformation, or frames in memory, the next
+        # analysis must see the changes, as in MDAnalysis. Such analyses get a pass of their own.
         key = id(trajectory), workers is None, number if alone else -1
         passes.setdefault(key, ([], workers))[0].append(analysis)
     _running.here = True
@@ -321,7 +325,10 @@ def _compute_together(
     indexed: np.ndarray,
     report: Callable[[int], object] | None = None,
 ) -> list[AnalysedPart]:
-    """Compute frames and read each only once; rows of `indexed` are result index and frame."""
+    """Compute all analyses over some frames, and read each frame only once.
+
+    Each row of `indexed` contains a result index and a frame.
+    """
     trajectory = analyses[0]._trajectory
     given, moved = trajectory.ts.frame, _copy_values(trajectory.ts)
     states, frames = [state_of(one) for one in analyses], indexed[:, 1]

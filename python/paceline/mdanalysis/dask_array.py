@@ -146,8 +146,8 @@ class _Frames:
 
     def graph(self, name: str) -> Mapping[Any, Any]:
         """Create Dask's graph: the source once, and each chunk with its part of the index."""
-        # The graph is built directly, in 6 ms; `from_delayed` and `concatenate` take 2.7 s for
-        # 10,000 chunks.
+        # For 10,000 chunks, building the graph directly takes 6 ms, whereas `from_delayed` and
+        # `concatenate` take 2.7 s.
         shared = f"source-{name}"
         chunks = {
             (name, number, 0, 0): (_read_chunk, shared, self._pack_chunk(rows))

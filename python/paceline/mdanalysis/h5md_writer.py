@@ -34,7 +34,7 @@ from paceline.hdf5.written_layout import (
 from paceline.mdanalysis.h5md_written_by_ranks import RankFile, alike_on_ranks, writing_ranks
 from paceline.mdanalysis.reader import Reader
 
-#: MDAnalysis's kinds of units: name in the conversion, and MDAnalysis's own unit.
+#: For each kind of unit: its name in MDAnalysis's conversion function, and MDAnalysis's own unit.
 _UNITS = {
     "length": ("length", "Angstrom"),
     "velocity": ("speed", "Angstrom/ps"),
@@ -103,9 +103,9 @@ class H5MDWriter(WriterBase):
         Accepted without effect: the file is the same. "mpio" needs `comm`.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that write one file; h5py needs no MPI. Each rank writes frames of its own, and the
-        file has all of them by rising step. All ranks make the writer and close it. Frames wait in
-        memory, above 64 MiB in a temporary file, until all have closed it. An error of one rank is
-        raised on all. `n_frames` is not needed.
+        file contains all of them in the order of their steps. All ranks must create the writer and
+        close it. Frames wait in memory, or above 64 MiB in a temporary file, until all ranks have
+        closed the writer. An error of one rank is raised on all. `n_frames` is not needed.
     convert_units : bool
         Must be True: numbers are in the units that the file states.
 
@@ -114,8 +114,8 @@ class H5MDWriter(WriterBase):
     FileExistsError
         A file of that name exists and `overwrite` is False.
     UnsupportedError
-        The layout, compression or unit does not exist, or a keyword is replaced by another one,
-        which the message names.
+        The layout, compression or unit does not exist, or a keyword has a value for which the
+        message names another keyword.
     AtomCountError
         A frame's number of atoms differs from `n_atoms`.
     UnwritableError
@@ -382,7 +382,7 @@ class _FrameSource:
             "call": "paceline.H5MDWriter",
         }
         if not (self._is_one and is_one):
-            # Names and masses of the first frame's atoms would be wrong for the others.
+            # Names and masses of the first frame's atoms would be wrong for other frames.
             origin["atoms"] = "not the same in all frames"
             return Description(AtomProperties(len(atoms)), origin, **self._makers)
         trajectory = atoms.universe.trajectory
@@ -425,7 +425,7 @@ def _frame_of(columns: np.ndarray | slice, trajectory: ProtoReader, fields: list
 
 
 def _factors(trajectory: ProtoReader) -> dict[str, np.float32]:
-    """Return factors from a reader's units to paceline's, if the reader keeps the file's units."""
+    """Return factors from a reader's units to paceline's; empty if the reader converts units."""
     if getattr(trajectory, "convert_units", True):
         return {}
     factors = {}

@@ -1,8 +1,9 @@
-"""One H5MD file of the frames of all ranks of MPI, without an h5py built with MPI.
+"""Write the frames of all ranks of MPI to one H5MD file; h5py need not be built with MPI.
 
-Each rank keeps its frames until all ranks close the file. The steps of all frames then determine
+Each rank stores its frames until all ranks close the file. The steps of all frames then determine
 their rows. The first rank writes the HDF5 metadata, and reserves the bytes of chunks. Each rank
-writes its own frames there. A compressed chunk is encoded by the rank that has its first frame.
+writes its own frames into these bytes. If chunks are compressed, the rank that has the first frame
+of a chunk receives the other frames of the chunk, and encodes and writes it.
 """
 
 import contextlib
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
     from paceline.backends.mpi.comm import Comm
 
-#: Maximum size of frames that a rank keeps in memory, bytes. Further frames are in a temporary
-#: file.
+#: Maximum size of frames that a rank keeps in memory, bytes. If its frames need more, the rank
+#: writes all of them to a temporary file.
 _WAITING = 64 * 2**20
 #: Size of the frames that a rank encodes or writes together, bytes.
 _PORTION = 16 * 2**20
@@ -48,7 +49,10 @@ class Source(Protocol):
 
 
 def writing_ranks(comm: "MPI.Intracomm | None") -> "Comm | None":
-    """Make the communicator of the ranks that write one file; None for a single rank."""
+    """Make the communicator of the ranks that write one file.
+
+    Returns None for a single rank, or in a script that paceline itself runs on ranks.
+    """
     if comm is None:
         return None
     if not hasattr(comm, "Get_size"):
@@ -124,7 +128,7 @@ class RankFile:
         return FrameRows(first)
 
     def add(self, frame: FrameData) -> None:
-        """Keep a frame; raise an error if it cannot be written, or if another rank has failed."""
+        """Store a frame; raise an error if it cannot be written, or if another rank has failed."""
         if (received := self._comm.receive_message()) is not None:
             raise received[1]
         try:
@@ -157,7 +161,10 @@ class RankFile:
         self.close()
 
     def close(self) -> None:
-        """Write the file with all other ranks; nothing if one failed, or no rank has a frame."""
+        """Write the file together with the other ranks.
+
+        If a rank has failed, or no rank has a frame, no file is written.
+        """
         self._errors.agree(self._failure)
         if self._failure is not None:
             return
@@ -304,7 +311,10 @@ class RankFile:
         frames: int,
         n_fields: int,
     ) -> np.ndarray:
-        """Exchange rows that other ranks hold; return values of shape (n, n_fields, n_atoms, 3)."""
+        """Read own rows, and exchange rows with other ranks.
+
+        Returns the values of `rows`, shape (n, n_fields, n_atoms, 3).
+        """
         rank = self._comm.rank
         own = order.ranks[rows] == rank
         sent: list[bytes] = []
@@ -329,7 +339,7 @@ class RankFile:
         n_received *= np.uint64(n_fields * self._n_atoms * ATOM_BYTES)
         received = bytearray(int(n_received.sum()))
         self._comm.exchange(b"".join(sent), n_sent, received, n_received)
-        # Rows arrive by rank, and the rows of one rank in their order.
+        # Rows arrive in the order of the ranks that sent them, and rows of one rank in file order.
         by_rank = np.argsort(order.ranks[rows], kind="stable")
         others = by_rank[~own[by_rank]]
         values[others] = np.frombuffer(received, np.float32).reshape(-1, *values.shape[1:])
@@ -338,7 +348,7 @@ class RankFile:
     def _reserve(
         self, there: list[list["_Encoded"]], fields: Sequence[str], n_atoms: int
     ) -> list[list[int]]:
-        """Record the chunks of all ranks; return their offsets by rank."""
+        """Reserve bytes for the chunks of all ranks; return the offsets of chunks for each rank."""
         datasets = [self._h5md.datasets[field].dataset for field in fields]
         return [
             [
@@ -367,7 +377,7 @@ class RankFile:
 
 
 class _Encoded(NamedTuple):
-    """Row of encoded chunks: number of the field, first frame, and the bytes of each chunk."""
+    """Row of encoded chunks: number of the field, first frame, and size of each chunk, bytes."""
 
     field: int
     first: int
@@ -377,7 +387,7 @@ class _Encoded(NamedTuple):
 def _encode(
     encoders: Sequence[Any], firsts: np.ndarray, whole: list[np.ndarray], encoded: list[bytes]
 ) -> list[_Encoded]:
-    """Encode rows of chunks with the first frames `firsts`, and append their bytes to a list."""
+    """Encode rows of chunks with the first frames `firsts`; append their bytes to `encoded`."""
     there = []
     for first, values in zip(firsts.tolist(), whole, strict=True):
         for field, encoder in enumerate(encoders):
@@ -463,7 +473,8 @@ class _Order:
     def rounds(self, frames: int, n_together: int, n_ranks: int) -> Iterator[list[np.ndarray]]:
         """Split the writing into rounds: for each round, yield the chunks that each rank encodes.
 
-        A rank encodes the chunks whose first frames it has, in a round about `n_together` frames.
+        A rank encodes the chunks whose first frame belongs to it: per round, about `n_together`
+        frames.
         """
         owners = self.ranks[::frames]
         own = [np.flatnonzero(owners == rank) for rank in range(n_ranks)]
@@ -473,7 +484,7 @@ class _Order:
 
 
 def _runs(numbers: np.ndarray, longest: int | None = None) -> Iterator[np.ndarray]:
-    """Split increasing numbers into runs of consecutive numbers."""
+    """Split increasing numbers into runs of consecutive numbers, at most `longest` in each."""
     for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1):
         step = longest or max(1, len(run))
         yield from (run[k : k + step] for k in range(0, len(run), step))

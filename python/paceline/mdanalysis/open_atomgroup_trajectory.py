@@ -256,7 +256,8 @@ class _MDAnalysisFileReader:
             buffer.array_of(field)[row] = values
         buffer.fields[row] = field_bits(held)
         buffer.cells[row] = cell_of(self._trajectory)[0]
-        # Not the Timestep's time: a chain of files adds the times of earlier files.
+        # Use the time of the reader, not that of the Timestep: for a chain of files, only the
+        # reader adds the times of earlier files.
         buffer.times[row] = self._trajectory.time
         buffer.steps[row] = ts.data.get("step", ts.frame)
         # An H5MD observable may have this name, too, with any shape.
@@ -479,7 +480,7 @@ def _frame_by_frame(trajectory: ProtoReader) -> tuple[Chain, TimeAxis]:
 
 
 def _h5md(trajectory: ProtoReader) -> tuple[Chain, TimeAxis] | None:
-    """Open an H5MD file; None if frames differ, since MDAnalysis ignores steps of elements."""
+    """Open an H5MD file; None if frames differ from MDAnalysis's, which ignores elements' steps."""
     if not isinstance(trajectory.filename, str):
         return None
     group = trajectory._particle_group.name.rpartition("/")[2]

@@ -96,7 +96,10 @@ def open_universe(
     names: tuple[object, ...],
     options: dict[str, object],
 ) -> bool:
-    """Initialise a Universe with `original`; True if another rank opened it for this rank."""
+    """Initialise a Universe; return True if another rank opened it for this rank.
+
+    `original` is MDAnalysis's method, which opens the files.
+    """
 
     def receive(state: dict[str, object]) -> None:
         context = state["context"]
@@ -114,7 +117,7 @@ def load_trajectory(
     filename: object,
     options: dict[str, Any],
 ) -> bool:
-    """Replace a Universe's trajectory; True if another rank opened it for this rank."""
+    """Replace a Universe's trajectory; return True if another rank opened it for this rank."""
 
     def receive(state: dict[str, Any]) -> None:
         universe.trajectory = state["trajectory"]
@@ -203,7 +206,7 @@ def _can_be_sent(names: tuple[object, ...], options: dict[str, object]) -> bool:
 
 
 def _flat(names: Iterable[object]) -> Iterator[object]:
-    """Yield all file names in nested lists, without formats."""
+    """Yield all file names in nested lists; of a tuple (name, format), only the name."""
     for name in names:
         if isinstance(name, tuple) and len(name) == 2 and not is_name(name[1]):
             yield name[0]
@@ -278,7 +281,7 @@ class SentFile:
     sizes: np.ndarray
 
     chunk_frames = 1
-    #: The number of atoms is assumed constant, because this process has not read the file.
+    #: The number of atoms is constant: `_IndexPickler` does not send the index of other files.
     varying = atom_counts = None
     traffic = 0, 0
 
@@ -339,7 +342,10 @@ class SentFile:
 
 
 class _IndexPickler(cloudpickle.Pickler):
-    """Pickler that includes file indexes in chains; other picklers let the receiver load them."""
+    """Pickler that includes the indexes of a chain's files.
+
+    After other picklers, the receiver opens the files and loads the indexes.
+    """
 
     def reducer_override(self, obj: object) -> object:
         """Choose how chains and files are pickled."""

@@ -66,7 +66,8 @@ _UNITS = {
 }
 
 #: Formats for which MDAnalysis's readers keep a cell that a script has set on the Timestep, if
-#: frames have none; and formats for which these readers drop velocities and forces.
+#: frames have none; and formats for which these readers drop velocities and forces that a script
+#: has set, if frames have none.
 _KEEP_CELL = ("NCDF", "HISTORY")
 _CLEAR_FIELDS = ("TRR",)
 
@@ -201,8 +202,9 @@ class Reader(FormatAttributes, ReaderBase):
         self._choose_atoms(sub, n_atoms, chosen_by)
         self._time_axis = time_axis_of(self.chain.files, dt)
         self._frame = -1
-        #: Bits of the Timestep's fields that come from the file's current frame, and whether the
-        #: cell does. A new Timestep contains zeros: the first frame sets or clears all fields.
+        #: Bits of the Timestep's fields that come from the file's current frame, and True if the
+        #: cell does. At first all bits are set: a new Timestep contains zeros, and the first frame
+        #: must set or clear all fields.
         self._held, self._has_cell = ~0, False
         self._observed: list[str] = []
         self._connect()
@@ -261,7 +263,7 @@ class Reader(FormatAttributes, ReaderBase):
 
     @property
     def file(self) -> TrajectoryFile:
-        """First file and its frame index; `chain.files` has all files."""
+        """The only file, with its frame index; raises `AttributeError` if there are several."""
         if len(self.chain.files) > 1:
             raise AttributeError("this trajectory is a chain of files; see chain.files")
         return self.chain.files[0]
@@ -464,7 +466,8 @@ class Reader(FormatAttributes, ReaderBase):
         file = self.chain.files[number]
         name, before = _name_of(file), self.ts
         if name == "DCD" and not _REUSES_DCD and self.loaded is None:
-            # Like MDAnalysis, create a new Timestep for each frame, so that arrays need no copy.
+            # Like MDAnalysis, create a new Timestep for each frame, so that a script need not copy
+            # the arrays of a frame before it reads another one.
             self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
             self.ts.data.update(before.data)
         ts = self.ts

@@ -1,6 +1,6 @@
 """Base classes of the reader for MDAnalysis and of its frames.
 
-`FormatAttributes` has attributes that MDAnalysis has only in its readers of H5MD and NetCDF.
+`FormatAttributes` provides attributes that MDAnalysis has only in its readers of H5MD and NetCDF.
 `LoadedTimestep` is a frame with only some atoms loaded.
 """
 
@@ -43,7 +43,7 @@ def _field_property(field: str, *formats: str) -> Any:
 
 
 class FormatAttributes:
-    """Mixin of `Reader`; for other formats its attributes raise `AttributeError`."""
+    """Mixin of `Reader`; an attribute raises `AttributeError` if the file's format lacks it."""
 
     chain: Chain
     format: str
@@ -60,8 +60,8 @@ class FormatAttributes:
     def compression(self) -> str | None:
         """Compression of an H5MD file's first element, in h5py's notation.
 
-        "gzip", "lzf" or "szip"; None for other methods and without compression. Elements are
-        checked in the order positions, velocities, forces.
+        "gzip", "lzf" or "szip"; None for other methods and without compression. The first element
+        is that of the positions or, if the file has none, of the velocities or forces.
         """
         return self._compression("compression")[0]
 
@@ -72,7 +72,7 @@ class FormatAttributes:
 
     @property
     def scale_factors(self) -> dict[str, float | None]:
-        """Scale factors of a NetCDF file's variables; paceline multiplies positions by them."""
+        """Scale factors of a NetCDF file's variables; values that are read are already scaled."""
         self._check_format("scale_factors", "NCDF")
         from scipy.io import netcdf_file
 
@@ -149,13 +149,14 @@ class LoadedTimestep(Timestep):
 
     def copy_slice(self, sel: Any) -> Timestep:
         """Copy some atoms; see `MDAnalysis.coordinates.timestep.Timestep.copy_slice`."""
-        # MDAnalysis's own method would replace the error by a `TypeError` without its reason.
+        # MDAnalysis's own method would replace the error by a `TypeError` that lacks the reason.
         for field in fields_of(self):
             if isinstance(some := values_of(self, field)[sel], LoadedValues):
                 some.refuse()
         return super().copy_slice(sel)
 
-    # MDAnalysis's writers of NetCDF and TRZ copy these arrays. A copy raises no error: raise it.
+    # MDAnalysis's writers of NetCDF and TRZ copy the arrays that these properties return. A copy
+    # would raise no error for atoms that are not loaded, so the properties raise it.
 
     @property
     def _pos(self) -> np.ndarray:

@@ -125,25 +125,25 @@ class Registration:
         return self._records if self._own is None else read_records(self._options.folder)
 
     def add_opened(self, trajectory: str) -> None:
-        """Note that paceline's reader has opened a trajectory."""
+        """Record that paceline's reader has opened a trajectory."""
         if self.in_script_process:
             record(self._options.folder, "opened", trajectory)
         self.opened.append(trajectory)
 
     def add_written(self, trajectory: str) -> None:
-        """Note that paceline encodes the frames of a trajectory."""
+        """Record that paceline encodes the frames of a trajectory."""
         if self.in_script_process:
             record(self._options.folder, "written", trajectory)
         self.written.append(trajectory)
 
     def add_declined(self, reason: str) -> None:
-        """Note that a trajectory was left to MDAnalysis's reader or writer."""
+        """Record that a trajectory was left to MDAnalysis's reader or writer, with the reason."""
         if self.in_script_process:
             record(self._options.folder, "left", reason)
         self.left.append(reason)
 
     def add_run(self, name: str, how: str) -> None:
-        """Note that an analysis has run."""
+        """Record that an analysis has run, and how it was computed."""
         if self.in_script_process:
             record(self._options.folder, "runs", f"{name} {how}")
         self.runs.append((name, how))
@@ -233,8 +233,9 @@ def register(
     n_workers : int, optional
         Number of workers; by default the CPUs that this process may use.
     strict : bool
-        Raise an error for a trajectory that paceline could decode without the given options. By
-        default MDAnalysis's reader opens such a trajectory, with a warning that gives the reason.
+        Raise an error for a trajectory that paceline could decode, but not with the given options.
+        By default MDAnalysis's reader opens such a trajectory, with a warning that gives the
+        reason.
     comm : mpi4py.MPI.Intracomm, optional
         Ranks that run the same script and open the same files in the same order. Rank 0 reads each
         file, and sends topology, frame index and first frame to the others. If ranks open different
@@ -272,10 +273,11 @@ def register(
 
 
 def register_here(options: ScriptOptions | None = None) -> bool:
-    """Register paceline in this process with a script's options; True if it was not registered.
+    """Register paceline in this process with a script's options; return True if this was done.
 
-    By default the options are read from the environment. If the process has another version of
-    paceline than the script, it keeps MDAnalysis's functions, with a warning.
+    By default the options are read from the environment. Returns False without options, or if
+    paceline is already registered. If the process has another version of paceline than the script,
+    it continues to use MDAnalysis's functions, with a warning.
     """
     given = options or ScriptOptions.from_environment()
     if given is None:
@@ -370,8 +372,8 @@ def _uninstall() -> None:
     del _ReaderMeta.__call__, _ReaderMeta.__instancecheck__, _WriterMeta.__call__
     while _replaced:
         owner, name, ours = _replaced.pop()
-        # If another package has wrapped a function since, the wrapper is kept: it has no effect
-        # without a registration.
+        # If another package has wrapped paceline's function since, do not remove the wrapper.
+        # Without a registration, paceline's function calls MDAnalysis's.
         if getattr(owner, name) is ours:
             setattr(owner, name, ours.__wrapped__)
 
@@ -394,7 +396,7 @@ def _make_reader(cls: type, *args: object, **kwargs: object) -> object:
 
 
 def _check_client(address: object) -> None:
-    """Raise `ImportError`, as MDAnalysis does, for a stream that it cannot read."""
+    """Raise `ImportError`, as MDAnalysis does, for a stream if the package imdclient is missing."""
     if not name_of_imported("MDAnalysis.coordinates.IMD", "HAS_IMDCLIENT"):
         raise ImportError(
             f"{address}: MDAnalysis reads streams with the package imdclient, version 0.2.2 or "
@@ -481,7 +483,10 @@ def _open_chain(
 
 
 def _open(registration: Registration, name: object, options: dict[str, object]) -> Reader | None:
-    """Open files; None if options or format are unsupported, except for links to other files."""
+    """Open files; None if options or format are unsupported.
+
+    Raises `ExternalFileError` for a link to another file that must not be followed.
+    """
     try:
         return Reader(name, **options)
     except ExternalFileError:

@@ -40,7 +40,7 @@ _OF_TOPOLOGIES = (
 
 
 class ShownFrame(Timestep):
-    """Timestep that notes whether its positions were read."""
+    """Timestep that records whether its positions were read."""
 
     was_read = False
 
@@ -56,7 +56,7 @@ class ShownFrame(Timestep):
 
 
 class StreamReader(MemoryReader):
-    """Reader of a running simulation, which shows its first frame until analyses follow it.
+    """Reader of a running simulation; shows the first frame until analyses follow the simulation.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ class StreamReader(MemoryReader):
     dt : float, optional
         Time between frames, ps, if the engine sends no times.
     tee : path-like, optional
-        File to which `paceline.run` and `paceline.live` write the frames. The first frame is shown
-        as this file will store it, so that what analyses take from it has the bits of the file. By
-        default a temporary TRR file.
+        File to which `paceline.run` and `paceline.live` write the frames; by default a temporary
+        TRR file. The first frame is shown with values rounded as in this file, so that references
+        that analyses take from it are bit-identical to the file.
     timeout : float
         Time without a byte after which the simulation is taken to hang, s.
     wait : float
@@ -204,7 +204,7 @@ class StreamReader(MemoryReader):
         self.stream.kill()
 
     def close(self, *, leave_running: bool = False) -> None:
-        """Close the connection; with `leave_running`, the simulation continues without it."""
+        """Close the connection; with `leave_running`, the simulation continues without a client."""
         self.stream.close(leave_running=leave_running)
 
     def tee(

@@ -17,7 +17,8 @@ _ROUNDS = 3
 def time_of_own_reader(path: str, format: str, n_atoms: int, frames: range) -> float | None:
     """Measure the time in which MDAnalysis's own reader reads a frame, s.
 
-    Frames are read several times, and the fastest time is used: the bytes are then in memory.
+    Frames are read several times, and the fastest time is used, because the bytes are in memory
+    after the first time.
     Returns None if MDAnalysis has no reader for the format, or cannot read the file.
     """
     found = next((cls for cls, formats in READERS.items() if format in formats), None)

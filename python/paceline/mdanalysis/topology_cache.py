@@ -2,9 +2,9 @@
 
 The cache is a file in NumPy's NPZ format, without compression and pickles. Its member `head` is
 JSON text with three parts: the key of `_TopologyFile`, the parsed data and the guessed data. The
-other members are arrays, to which `head` refers by number. Each part lists its attributes in
-MDAnalysis's order, and MDAnalysis's warnings, which are issued again. A cache that does not match
-is replaced.
+other members are arrays, to which `head` refers by number. Both the parsed and the guessed data
+consist of attributes in MDAnalysis's order, and of MDAnalysis's warnings, which are issued again. A
+cache whose key does not match is replaced.
 """
 
 import builtins
@@ -74,7 +74,8 @@ _OF_UNIVERSE = {*inspect.signature(MDAnalysis.Universe.__init__).parameters, "at
 #: Attributes that MDAnalysis guesses by default from other attributes.
 _GUESSED = ["types", "masses"]
 
-#: Cached topologies whose guessed attributes have not been added yet.
+#: Topologies that were loaded from a cache, or parsed for one, and to which guessed attributes have
+#: not been added yet.
 _unguessed: "weakref.WeakKeyDictionary[Topology, _TopologyFile]" = weakref.WeakKeyDictionary()
 #: Lock for recording warnings, because only one thread at a time can record them.
 _recording = threading.Lock()
@@ -179,7 +180,8 @@ class _TopologyFile:
         self.path = path
         self._state = state
         self._key = key
-        #: Description to save, with its arrays; None if it was saved or cannot be saved.
+        #: Description to save, with its arrays; None if the cache is up to date, or if the topology
+        #: cannot be cached.
         self._head: JsonObject | None = None
         self._arrays: list[np.ndarray] = []
         #: Guessed attributes and their warnings, as loaded from the cache.
@@ -356,8 +358,7 @@ _Warning = tuple[type[Warning], str, str, int]
 def _recorded_warnings() -> "Iterator[list[_Warning] | None]":
     """Record the warnings of this thread within the context; they are also issued as usual.
 
-    Yields the list of warnings. Yields None if another thread is recording, or if a warning has a
-    kind that MDAnalysis does not use.
+    Yields the list of warnings; None if another thread is recording.
     """
     if not _recording.acquire(blocking=False):
         yield None
@@ -427,7 +428,7 @@ def _warn_again(given: list[_Warning]) -> None:
 
 
 class NotKept(Exception):
-    """Error: a topology cannot be cached, or a cache does not match."""
+    """A topology cannot be cached, or a cache does not match."""
 
 
 def encode_topology(topology: Topology, arrays: list[np.ndarray]) -> JsonObject:
@@ -587,7 +588,7 @@ def _decode_atoms(
 
 
 def _encode_column(values: Iterable[object], arrays: list[np.ndarray]) -> JsonObject:
-    """Encode one plain value per bond (few distinct values) as a list or tuple."""
+    """Encode a list or tuple with one plain value per bond, few of which are distinct."""
     if type(values) not in (list, tuple) or not {type(value) for value in values} <= set(_PLAIN):
         raise NotKept
     # The key contains the type, because 1 == True.

@@ -1,9 +1,10 @@
-"""MDAnalysis's writers of XTC, TRR, DCD, NetCDF and H5MD, with frames encoded by paceline.
+"""MDAnalysis's writers of XTC, TRR, NetCDF and H5MD, with frames encoded by paceline; and of DCD.
 
 MDAnalysis's own code writes the first frame of a file. If paceline encodes this frame to the same
-bytes, paceline appends the following frames. If its encoder refuses a frame, MDAnalysis's code
-writes it. H5MD frames are written to the datasets that MDAnalysis creates. The classes have no
-class attribute `format`, because MDAnalysis would then register them.
+bytes, paceline appends the following frames. If paceline's encoder refuses a frame, MDAnalysis's
+code writes that frame. H5MD frames are written to the datasets that MDAnalysis creates. MDAnalysis
+writes DCD frames, which are passed to it without a copy. The classes have no class attribute
+`format`, because MDAnalysis would then register them.
 """
 
 import os

@@ -21,21 +21,22 @@ from paceline.performance.record import AT_BLOCKS
 
 #: Minimum parallel efficiency of a recommended number of workers.
 EFFICIENT = 0.7
-#: Minimum fraction of the time without CPU use for which an analysis counts as waiting.
+#: An analysis counts as waiting if it uses no CPU in more than this fraction of its time.
 WAITING = 0.5
 #: Maximum number of workers per CPU in forecasts of a waiting analysis.
 PER_CPU_WAITING = 8
-#: Minimum fraction of bytes in memory for which sample blocks are spread over the whole run.
+#: Sample blocks are spread over the whole run if at least this fraction of its bytes is in memory.
 EVERYWHERE = 0.99
 #: Width of a line of text, characters.
 WIDTH = 88
 #: Minimum fraction of the time that a recommended other file must save.
 WORTHWHILE = 0.2
-#: Minimum fraction of bytes in memory; below it, a measurement does not count as one from memory.
+#: The advice mentions a lack of memory if less than this fraction of the bytes that were measured
+#: from memory is still in memory.
 RESIDENT = 0.95
 #: Size of a chunk of H5MD below which larger chunks are recommended for a store, bytes.
 SMALL_CHUNK = 256 << 10
-#: Minimum number of CPUs busy with other work for which the advice mentions this work.
+#: The advice mentions other programs if they keep more than this number of CPUs busy.
 BUSY = 0.2
 
 #: Phrases for the components of a frame's cost.
@@ -68,11 +69,13 @@ class Advice:
     is_sample : bool
         True if the file has no index, so that only frames in its middle were sampled.
     cached : float or None
-        Fraction, from 0 to 1, of the required bytes that were in memory before; None if unknown.
+        Fraction, from 0 to 1, of the required bytes that were in memory before the measurements;
+        None if unknown.
     findings : Findings
         Results of the sample runs.
     rates : tuple of float or None
-        Bytes per second from the disk: for one reader, and in total for two readers.
+        Bytes per second from the disk: for one reader, and in total for two readers. For an object
+        store, both numbers are the rate of a run. None if unknown.
     others : tuple of Recoded
         Costs of the same frames in other files.
     of_mdanalysis : float or None
@@ -163,8 +166,8 @@ class Advice:
         n_workers : int
             Number of workers.
         file : {"now", "memory", "disk"}
-            Location of the bytes: as many in memory as now, all in memory, or none in memory, but
-            on the disk or in the store.
+            Location of the bytes: "now": as many in memory as now; "memory": all in memory;
+            "disk": none in memory, but all on the disk or in the store.
 
         Returns
         -------
@@ -220,7 +223,7 @@ class Advice:
 
     @property
     def forecast(self) -> Forecast:
-        """Forecast for the location of most bytes now, memory or disk."""
+        """Forecast for the location where most bytes are now: memory or disk."""
         disk = self.findings.from_disk
         return self.findings.in_memory if disk is None or self._share >= 0.5 else disk
 
@@ -293,7 +296,7 @@ def _text(advice: Advice) -> str:
 
 
 def _wrapped(line: str) -> str:
-    """Wrap an item of a list."""
+    """Wrap a line if it is an item of a list."""
     if not line.startswith("- "):
         return line
     return textwrap.fill(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
@@ -535,7 +538,7 @@ def _other_files(advice: Advice) -> Iterator[str]:
 
 def _best_file(advice: Advice) -> Iterator[str]:
     """Name the file that would save the most time, if it is worthwhile."""
-    # If the read rate from the disk is unknown, files are compared by their other components.
+    # If the read rate from the disk is unknown, compare the times from memory.
     from_disk = advice.forecast is advice.findings.from_disk and advice.rates is not None
     where = "disk" if from_disk else "memory"
     now = advice.t_total(advice.n_workers, where)

@@ -31,7 +31,10 @@ HINT = "Drag over a part of a plot to zoom in; a double click shows all of it ag
 
 @dataclass(frozen=True)
 class ResultDrawing:
-    """Figure, and interactive charts that a browser with JavaScript shows instead or below."""
+    """Figure, and interactive charts that a browser with JavaScript shows.
+
+    With `replaced`, the charts are shown instead of the figure, otherwise below it.
+    """
 
     figure: "Figure"
     charts: Sequence[Chart] = ()
@@ -132,7 +135,7 @@ class PageState:
 
 @dataclass(frozen=True)
 class Overview:
-    """Top of a page: paragraphs of a summary, facts about the run, warnings, and its state."""
+    """Summary of a page: title, paragraphs, facts about the run, warnings, and state of the run."""
 
     title: str
     paragraphs: Sequence[str]
@@ -150,7 +153,7 @@ def results_page(
 ) -> str:
     """Create the page of results; `shared_files` belong to all analyses, `run_files` to the run.
 
-    `footer` explains the intervals.
+    `footer` explains the confidence intervals.
     """
     anchors: dict[str, str] = {}
     cards = []

@@ -34,7 +34,8 @@ FIGURE_STYLE: "dict[RcKeyType, Any]" = {
     # Text is stored as text, so that a journal can use its own fonts.
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
-    # Names of elements are not random, so that equal figures have equal bytes.
+    # A fixed salt, because names of SVG elements are otherwise random, and equal figures must have
+    # equal bytes.
     "svg.hashsalt": "paceline",
 }
 #: Style of figures of timings, and of pages.
@@ -95,7 +96,7 @@ def need_matplotlib() -> None:
 
 @contextmanager
 def styled(style: Mapping[Any, Any], chosen: str | os.PathLike | None = None) -> Iterator[None]:
-    """Draw in `style`; settings from matplotlibrc or a script override it, and `chosen` both.
+    """Draw in `style`; matplotlibrc or a script's settings override it, and `chosen` overrides all.
 
     `chosen` is the name of a matplotlib style, or a file. Raises `UnsupportedError` if the style
     does not exist.
@@ -175,7 +176,8 @@ def draw_boxes(
     codes = [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY] * len(left)
     if codes:
         corners = Path(np.stack((x, y), axis=-1).reshape(-1, 2), codes)
-        # Unlike `add_patch`, this does not fit the axes to each corner, a quarter of a page's time.
+        # Unlike `add_patch`, this does not fit the axes to each corner, which would take a quarter
+        # of the time to draw a page.
         axes.add_artist(PathPatch(corners, facecolor=part.colour, linewidth=0))
 
 

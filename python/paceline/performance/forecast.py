@@ -23,8 +23,9 @@ from paceline.performance.record import BlockTiming, RunTimings
 _USUAL_SPREAD = 0.15
 #: Weight of the assumed spread, expressed as a number of measurements.
 _WEIGHT = 2
-#: Measurements that exceed the median by this factor are ignored as outliers, at most one in five.
-#: They are due to short pauses of the machine; other programs slow measurements less.
+#: Measurements that exceed the median by this factor are ignored as outliers, unless they are more
+#: than one in five. They are due to short pauses of the machine; other programs slow measurements
+#: less.
 _STOOD_STILL, _OUT_OF = 2.5, 5
 #: Half width, in standard deviations, of a range that contains nine of ten runs.
 _DEVIATIONS = 2.0
@@ -56,7 +57,7 @@ class SampleTimes:
         blocks_of: dict[str, list[BlockTiming]] = {}
         for block in sorted(timings.blocks, key=lambda block: block.start):
             blocks_of.setdefault(block.worker, []).append(block)
-        # From the start of a worker's first block to the end of its last block.
+        # Sum over workers: time from the start of the first block to the end of the last block.
         length = sum(own[-1].end - own[0].start for own in blocks_of.values())
         opening = sum(block.open for block in timings.blocks) / len(blocks_of) / 1e9
         begun = min(own[0].start for own in blocks_of.values())
@@ -99,7 +100,7 @@ class Recoded:
     selected : bool
         True if the file contains only the required atoms.
     frame_bytes : float
-        Size of the frame.
+        Size of the frame, bytes.
     n_bytes : float
         Bytes to read per frame for the required atoms.
     reading : tuple of float
@@ -138,7 +139,8 @@ class StoreSpeed:
     request_bytes : float
         Mean number of bytes of a request.
     n_requests, n_bytes : int
-        Requests by which this and the cost of a frame were measured, and their bytes.
+        Number of requests of all measurements: of the speed and of the cost of a frame. Number of
+        the bytes that they transferred.
     """
 
     latency: float
@@ -171,7 +173,8 @@ class StoreSpeed:
 class Forecast:
     """Time of a run by number of workers, from measurements with one and two workers."""
 
-    #: Measurements with one and with two workers; both are equal if only one worker is possible.
+    #: Pairs of a measurement with one worker and a measurement with two workers. Both are equal if
+    #: only one worker is possible.
     rounds: tuple[Pair, ...]
     #: CPU time of a frame, s.
     busy: float
@@ -181,7 +184,8 @@ class Forecast:
     n_frames: int
     #: Function that returns the frames per block for a number of workers.
     block_frames: Callable[[int], int]
-    #: Additional time of the first run, which starts the workers, s.
+    #: Part of the first run's time that does not depend on its number of frames, s. Only this run
+    #: starts the workers.
     start: float = 0.0
     #: Store from which all workers get the bytes; None for local files.
     store: StoreSpeed | None = None
@@ -200,8 +204,8 @@ class Forecast:
         """Return the cost of a frame for one of several workers.
 
         Each further worker adds the same cost as the second worker, as in the model of a serial
-        fraction (Gunther 1993). All workers together get at most the available CPU time. They wait
-        for the bytes that a store has not sent while they worked.
+        fraction (Gunther 1993). All workers together get at most the available CPU time. If bytes
+        come from a store, workers wait for those that arrive later than they are needed.
         """
         cost = self._cost_of_work(n_workers)
         if self.store is None:
@@ -242,9 +246,10 @@ class Forecast:
     def t_total(self, n_workers: int) -> float:
         """Return the time of the run on the present file, s.
 
-        The forecast is the average of the rounds' mean and the rounds' minimum. Other programs slow
-        some rounds, and they slow the same fraction of a run. However, short measurements, between
-        which CPUs are idle, are slower than a run.
+        The forecast is the average of the rounds' mean and the rounds' minimum. The mean is too
+        long, because short measurements, between which CPUs are idle, are slower than a run. The
+        minimum is too short, because other programs slow some rounds, and the same fraction of a
+        run.
         """
         return _typical(self._times(n_workers))
 
@@ -273,7 +278,10 @@ class Forecast:
         return any(is_wide_range(*self.t_range(n_workers)) for n_workers in (1, 2))
 
     def t_recoded(self, file: Recoded, n_workers: int, rate: float | None) -> float:
-        """Return the time of the run on another file, s; `rate`: bytes/s from disk, or None."""
+        """Return the time of the run on another file, s.
+
+        `rate` is in bytes per second from the disk; None if the file is in memory.
+        """
         alone, beside = file.reading
         reading = alone if n_workers == 1 else max(alone, beside)
         cost = replace(self.cost(n_workers), read=reading, decode=0.0, bytes=file.n_bytes)
@@ -332,11 +340,14 @@ class Findings:
     backend: str
     #: Forecast with the bytes in memory.
     in_memory: Forecast
-    #: Forecast with the bytes on the disk; None if they could not be dropped from memory.
+    #: Forecast with the bytes on the disk or in the store; None if this could not be measured, for
+    #: example because the bytes could not be dropped from memory.
     from_disk: Forecast | None
-    #: Forecast for processes, in memory, if threads slow each other down.
+    #: Forecast for processes with the bytes in memory, if threads slow each other down; otherwise
+    #: None.
     processes: Forecast | None
-    #: Fraction of bytes that were really in memory in measurements from memory; None if unknown.
+    #: Fraction of the bytes of measurements from memory that are in memory afterwards; None if
+    #: unknown.
     resident: float | None
     #: Fraction of a frame's time in which the analysis uses no CPU, as if it slept.
     waiting: float

@@ -65,15 +65,15 @@ def find_launcher() -> list[str]:
 def run_command(
     arguments: Sequence[str], launcher: Sequence[str] = (), *, show: bool = False
 ) -> tuple[Any, float]:
-    """Run a paceline command; return its last line, parsed from JSON, and its duration, s.
+    """Run a paceline command; return the last line of its output, as JSON, and its duration, s.
 
     Raises `UnsupportedError` if the arguments are invalid, and `WorkerError` for other failures,
     with the command's message. With `show`, the command's warnings and progress are shown.
     """
     begun = time.perf_counter()
     command = [*launcher, *PROGRAM, *arguments]
-    # A second pipe would need a reading thread, and Ctrl-C while a thread starts may raise an error
-    # other than KeyboardInterrupt.
+    # Write the output to a file: a second pipe would need a reading thread, and Ctrl-C while a
+    # thread starts may raise an error other than KeyboardInterrupt.
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as output,
         _running_process(command, output, by_launcher=bool(launcher)) as process,
@@ -202,7 +202,7 @@ class Point:
     workers: int
     #: Smallest measured number of workers; speed-ups are relative to it.
     base: int
-    #: Statistics of every column, s unless the name has another unit. Speed-ups and efficiencies
+    #: Statistics of every column, by name; the name includes the unit. Speed-ups and efficiencies
     #: are given for the run alone, and for the whole command, which also starts a process, imports
     #: packages and opens files.
     columns: Mapping[str, Statistics]
@@ -263,8 +263,8 @@ def points(runs: Sequence[ScalingRun]) -> list[Point]:
 
     For strong scaling S(N) = t(1) / t(N); for weak scaling S(N) = N t(1) / t(N); E(N) = S(N) / N
     (Khoshlessan et al. 2020, Eqs. 2 and 3). If one worker was not measured, the smallest number n
-    is the base, with S(n) = n. Values are means over repeats. Runs of one repeat follow each other,
-    so that slow noise affects both times of a ratio equally.
+    is the base, with S(n) = n. Values are means over repeats. Each ratio is of two times of one
+    repeat, whose runs follow each other, so that slow changes of the machine's speed cancel.
 
     Examples
     --------
@@ -319,7 +319,7 @@ def save_runs(
 
 
 class _Column(NamedTuple):
-    """Column of the tables, computed from one column of a point."""
+    """Column of the tables, computed from one column of a `Point`."""
 
     title: str
     name: str

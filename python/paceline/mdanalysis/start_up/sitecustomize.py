@@ -1,8 +1,8 @@
 """Start-up hook of the Python processes that a registered script starts.
 
 `paceline.register` puts this folder, which is not a package, first in ``PYTHONPATH``. Python
-imports a module of this name when it starts. paceline is imported only if the process imports
-MDAnalysis.
+imports a module named `sitecustomize` when it starts. paceline is imported only if the process
+imports MDAnalysis.
 """
 
 import importlib
@@ -50,7 +50,7 @@ def _register() -> None:
 
 
 def _import_next() -> None:
-    """Import the module of this name that Python would have imported without this folder."""
+    """Import the module `sitecustomize` that Python would have imported without this folder."""
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != folder]
     hook = sys.modules.pop("sitecustomize")
