@@ -2,8 +2,8 @@
 
     mpirun -n 64 python -m paceline.mpi script.py [its arguments]
 
-The script is the same as without MPI. The other ranks do not run it: they wait for its analyses,
-and compute the blocks that are assigned to them.
+The script is the same as without MPI. The other ranks do not run the script: they wait for its
+analyses, and compute the blocks that are assigned to them.
 """
 
 import os

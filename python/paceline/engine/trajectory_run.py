@@ -352,7 +352,7 @@ class TrajectoryRun:
 def n_passes(
     analyses: Sequence[Analysis], transforms: Sequence[Transform] | TransformsOfEach
 ) -> int:
-    """Number of passes over the frames that a run needs."""
+    """Number of passes that a run needs, over the frames or over collected rows."""
     return max(
         one.stages + (find_scan(transforms_of(transforms, one)) is not None) for one in analyses
     )

@@ -276,7 +276,8 @@ class ChunkIndex:
     lambdas: np.ndarray | None = None
     #: Particle ids of each frame, if the order of atoms may change.
     ids: Element | None = None
-    #: Ids of paceline's atoms, if there are `ids`: int64, (n_atoms,), increasing.
+    #: Id of each atom that paceline reads, in paceline's order: int64, (n_atoms,), increasing. None
+    #: without `ids`.
     id_order: np.ndarray | None = None
     #: Facts for `paceline info`, in output order.
     facts: Mapping[str, object] = field(default_factory=dict)
@@ -323,10 +324,7 @@ def _slice(element: Element | None, frames: np.ndarray) -> IndexSlice | None:
 
 @dataclass(frozen=True)
 class SavedChunkIndex:
-    """Saved index of one version of an object in an object store.
-
-    The same object has another index if it is opened with other options.
-    """
+    """Saved index of one version of an object in an object store, for the options of opening it."""
 
     path: Path
     #: Text that contains the address, version and options of the object, and the versions of the

@@ -28,7 +28,7 @@ from paceline.hdf5.file import NOWHERE, Array, File, damaged, unpacked_ratio
 #: Filters that keep the size of a chunk, or add a checksum of four bytes.
 _SIZE_KEEPING = (SHUFFLE, FLETCHER32)
 #: Minimum number of chunks for which the compiled module reads a dataset. With fewer chunks, the
-#: HDF5 library reads it, which takes 20 to 60 µs to find each chunk.
+#: HDF5 library reads the dataset. It takes 20 to 60 µs to find each chunk.
 _MANY_CHUNKS = 64
 
 
@@ -108,7 +108,7 @@ def _describe_chunked(array: Array, dataset: Dataset) -> Dataset:
     assert dataset.chunk is not None
     grid = tuple(-(-n // c) for n, c in zip(dataset.shape, dataset.chunk, strict=True))
     n_chunks = math.prod(grid)
-    # The file must be large enough for one offset per chunk.
+    # The file must be larger than its number of chunks, because it contains an offset per chunk.
     if n_chunks > array.file.size:
         raise damaged(
             array.file.path,

@@ -101,9 +101,10 @@ class NewFile:
 
 
 class _ErrorKeepingFile(io.FileIO):
-    """File that keeps the first error of the system, and does not store placeholders of chunks.
+    """File that records the first error of the system, and does not store placeholders of chunks.
 
-    HDF5 gets a placeholder if another process writes the chunk: only its offset is needed.
+    If another process writes a chunk, HDF5 gets a placeholder, because only the offset that HDF5
+    chooses for the chunk is needed.
     """
 
     _refusal: OSError | None = None
@@ -113,7 +114,7 @@ class _ErrorKeepingFile(io.FileIO):
 
     def __init__(self, *args: Any):
         super().__init__(*args)
-        #: Offset of the last placeholder.
+        #: Offset at which HDF5 wrote the last placeholder, as a list.
         self.reserved: list[int] = []
 
     def placeholder(self, n_bytes: int) -> memoryview:

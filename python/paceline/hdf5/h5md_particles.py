@@ -47,7 +47,7 @@ class ParticleIds:
     element: Element
     #: Dataset of ids in the file.
     values: Array
-    #: Ids of paceline's atoms, int64, (n_atoms,), increasing.
+    #: Id of each atom that paceline reads, in paceline's order: int64, (n_atoms,), increasing.
     numbers: np.ndarray
 
 

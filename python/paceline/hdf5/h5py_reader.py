@@ -42,7 +42,8 @@ _LIBRARY_LOCK = threading.RLock()
 #: Maximum time to wait for the lock when the program ends, seconds.
 _EXIT_TIMEOUT = 10.0
 atexit.register(_LIBRARY_LOCK.acquire, timeout=_EXIT_TIMEOUT)
-#: CPU time that the sandbox allows for finding an atom (twice) in an unordered frame, seconds.
+#: CPU time that the sandbox allows for finding an atom in an unordered frame with both readers,
+#: seconds.
 _SECONDS_PER_ATOM = 1e-5
 
 

@@ -14,7 +14,7 @@ from paceline.hdf5.sandbox import run_in_sandbox
 
 #: Time between frames, ps.
 INTERVAL = 1000.0
-#: Dataset of positions in the group of a replica, and dataset of the PDB text in that of a domain.
+#: Dataset of positions in the group of a replica; dataset of the PDB text in the group of a domain.
 POSITIONS, ATOMS = "coords", "pdbProteinAtoms"
 #: Separator between the file and the dataset in the name of a topology.
 SEPARATOR = "#"

@@ -391,7 +391,7 @@ class Hdf5File:
 
     @property
     def chunk_frames(self) -> int:
-        """Number of adjacent frames that are stored as one chunk."""
+        """Number of adjacent frames in one chunk with filters; 1 for other datasets."""
         elements = self.chunk_index.elements.values()
         return max(element.frames_per_chunk(self.n_frames) for element in elements)
 

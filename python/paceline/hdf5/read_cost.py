@@ -137,7 +137,7 @@ def _bytes_per_chunk(
         return packed, np.zeros_like(first), packed
     if one_by_one:
         return np.broadcast_to(of_row, sizes.shape), first, end
-    # A short gap between two rows of a chunk is read, too; `between` is 0 for a long gap.
+    # A short gap between two rows of a chunk is read, too; `between` is 0 if the gap is not read.
     read = rows * of_row + np.maximum(rows - 1, 0) * between
     return read, first, (rows - 1) * dataset.chunk_row_bytes + end
 

@@ -191,9 +191,9 @@ def _make_quantity(name: str, element: SampledElement) -> Quantity:
 def find_properties(
     path: str | os.PathLike, *, group: str | None = None, external: bool = False
 ) -> Quantities:
-    """Find the properties of particles: mass, charge, species, id.
+    """Find the properties of particles, such as mass, charge, species and id.
 
-    Each property has one value per particle, in file order. Only H5MD files contain properties.
+    Values are in the order of particles in the file. Only H5MD files contain properties.
     """
     with File(path, external=external) as file:
         if "particles" not in file.root:

@@ -209,7 +209,7 @@ def _labels(particles: Particles) -> dict[str, np.ndarray]:
 
 
 def _bonds(particles: Particles) -> np.ndarray | None:
-    """Read the bonds in the file; None if it has several groups, or if atoms change slots."""
+    """Read the bonds in the file; None without bonds, with several groups, or if slots change."""
     array = particles.file.root.array("connectivity/bonds")
     if array is None or particles.particle_ids is not None or not particles.is_only_one:
         return None

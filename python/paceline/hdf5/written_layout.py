@@ -121,7 +121,7 @@ class Storage:
         check_precision(self.precision)
 
     def encoder(self, field: str) -> "_core.ChunkEncoder":
-        """Create the encoder of "positions", "velocities" or "forces" in paceline's units."""
+        """Create the encoder of a field, which converts values in paceline's units."""
         quantity = QUANTITIES[ELEMENTS[field]]
         factor = 1 / factor_of(self.units[quantity], quantity)
         precision = self.precision if field == "positions" else None

@@ -73,8 +73,8 @@ def run_on_workers(
 ) -> str | None:
     """Run an MDAnalysis analysis on paceline's workers, or as in MDAnalysis.
 
-    Returns a description of the run on workers; None for a run as in MDAnalysis. `original` is the
-    analysis's own `run`, with positional arguments `given` and keyword arguments `named`. With
+    Returns a description of the run; None if `original` ran with unchanged arguments. `original` is
+    the analysis's own `run`, with positional arguments `given` and keyword arguments `named`. With
     `native`, paceline's class of the same name, if there is one, computes the results.
     """
     by_place = dict(zip(_BY_PLACE, given, strict=False))

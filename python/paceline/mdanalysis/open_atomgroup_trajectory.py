@@ -314,7 +314,8 @@ def open_trajectory(atomgroups: Sequence[AtomGroup]) -> Trajectory:
 def _in_memory(universe: MDAnalysis.Universe) -> FileTrajectory:
     """Create the trajectory for the arrays of a `MemoryReader`.
 
-    MDAnalysis applied transformations to the arrays when they were added.
+    The arrays are transformed already: MDAnalysis applies a transformation to them when it is
+    added.
     """
     reader = universe.trajectory
     name, order = attribute_of(reader, "filename") or UNNAMED, reader.stored_order

@@ -1,4 +1,4 @@
-"""Show the first frame of a running simulation to MDAnalysis, and pass its frames on."""
+"""Show the first frame of a running simulation to MDAnalysis, and pass all frames to analyses."""
 
 import os
 import tempfile
@@ -114,7 +114,7 @@ class StreamReader(MemoryReader):
         if tee is not None:
             # Check now, so that errors name this file, not the temporary one of `_as_stored`.
             growing_format(tee)
-            check_output(tee, overwrite=True)  # the run says whether it may be replaced
+            check_output(tee, overwrite=True)  # an option of the run allows replacing the file
         self.stream = ImdStream(filename, n_atoms=n_atoms, units=units, timeout=timeout, wait=wait)
         self.address, self._dt_given, self.tee_path = filename, dt, tee
         try:
@@ -184,7 +184,7 @@ class StreamReader(MemoryReader):
 
     @property
     def ended(self) -> str | None:
-        """Reason why the stream has ended; None before."""
+        """Reason why the stream has ended; None while it continues."""
         return self.stream.ended
 
     def frames(self) -> Iterator[StreamFrame]:

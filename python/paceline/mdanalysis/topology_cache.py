@@ -388,7 +388,7 @@ def _recorded_warnings() -> "Iterator[list[_Warning] | None]":
 
 
 def _encode_warnings(given: list[_Warning] | None) -> list[list[Any]]:
-    """Encode warnings, if all of them can be issued again."""
+    """Encode warnings; raise `NotKept` if one of them could not be issued again."""
     if given is None:
         raise NotKept
     described = [
@@ -470,7 +470,7 @@ def decode_topology(parsed: JsonObject, arrays: Sequence[np.ndarray]) -> Topolog
 
 
 def _attribute_class(name: str) -> type[TopologyAttr]:
-    """Return MDAnalysis's own class of an attribute; raise if another package has replaced it."""
+    """Return MDAnalysis's class of an attribute; raise `NotKept` if a package has replaced it."""
     kind = MDAnalysis._TOPOLOGY_ATTRS.get(name)
     if kind is None or not kind.__module__.startswith("MDAnalysis.") or kind in _INDICES:
         raise NotKept
@@ -551,7 +551,7 @@ def decode_attribute(
 
 
 def check_keys(described: JsonObject, *names: str) -> None:
-    """Raise if the keys of a description differ from the expected ones."""
+    """Raise `NotKept` if the keys of a description differ from the expected ones."""
     if described.keys() != set(names):
         raise NotKept
 
@@ -627,7 +627,7 @@ def _smallest(index: np.ndarray, n: int) -> np.ndarray:
 
 
 def _indices(index: np.ndarray, n: int, n_values: int) -> np.ndarray:
-    """Check that an array contains `n_values` numbers from 0 to below `n`."""
+    """Return an array of `n_values` numbers from 0 to below `n`; raise `NotKept` for another."""
     if index.shape != (n_values,) or index.dtype.kind not in "iu":
         raise NotKept
     if n_values and not (index.min() >= 0 and index.max() < n):

@@ -359,7 +359,7 @@ class NCDFWriter(_Frames, TRJ.NCDFWriter):
 
 
 class _Records:
-    """Stands in for a `netCDF4` dataset with one record, to which paceline appends records.
+    """Replacement for a `netCDF4` dataset with one record, to whose file paceline appends records.
 
     `NCDFWriter` sets the values of a record's variables, and `sync` appends the record.
     """
