@@ -201,7 +201,7 @@ class AnalysisError(PacelineError, RuntimeError):
 
     If the function raised an error, this error also belongs to the class of that error, and has
     its attributes. Therefore ``except KeyError`` works wherever the function ran. This does not
-    apply to a `PacelineError`, and to errors that Python or MDAnalysis treat specially, such as
+    apply to a `PacelineError`, or to errors that Python or MDAnalysis treat specially, such as
     `OSError` and `StopIteration`.
     """
 
@@ -220,7 +220,7 @@ class AnalysisError(PacelineError, RuntimeError):
 
 def _analysis_error(message: str, kind: type[Exception], attributes: Any) -> AnalysisError:
     """Create an `AnalysisError` that also belongs to another class, if possible."""
-    # Imported here, because this module loads `logging`, which takes 5 ms.
+    # Imported here, because `concurrent.futures` loads `logging`, which takes 5 ms.
     from concurrent.futures import BrokenExecutor, CancelledError
 
     # Backends, generators and MDAnalysis treat these errors specially.

@@ -38,7 +38,7 @@ class Relay:
         self._unused: list[np.ndarray] = []
         #: Blocks that more than one attempt has transformed.
         self._repeated: set[int] = set()
-        #: Numbers of blocks whose transformation has begun, and whose transformation is done.
+        #: Number of blocks whose transformation has begun; number of blocks for which it is done.
         self._n_begun = self._n_done = 0
         self._closed = False
         self._changed = threading.Condition()
@@ -144,7 +144,7 @@ class Relay:
 
 @dataclass
 class TransformStates:
-    """Initial states of blocks, or of each frame if blocks lack the frames between."""
+    """Initial states of blocks, or of each analysed frame if blocks contain no other frames."""
 
     #: Worker part that computes the states.
     scan: WorkerScan

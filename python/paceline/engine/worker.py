@@ -130,7 +130,7 @@ class FrameCache:
 
     @classmethod
     def _has_memory(cls) -> bool:
-        """True if enough memory is free, or was less than `MOMENT` ago.
+        """True if enough memory is free, or was free less than `MOMENT` ago.
 
         Each measurement takes 0.5 ms.
         """

@@ -126,7 +126,7 @@ def _find_common_ids(array: Array, placeholder: float, notes: list[str]) -> np.n
 
 
 class Particles:
-    """One particles group of an H5MD file: the chosen one, or the only one with `VECTORS`.
+    """One particles group of an H5MD file: the chosen one, or the only one with any of `VECTORS`.
 
     `vectors` are the group's elements among `VECTORS`, with `n_slots` atom slots per row. `frames`
     is the element whose samples are the frames: the positions or, if positions are fixed or

@@ -38,7 +38,7 @@ from paceline.errors import DamagedFileError, WorkerError
 TIME_LIMIT = 5.0
 #: Maximum wall time as a multiple of the maximum CPU time: storage may be slow, but must not hang.
 _WAITING = 24.0
-#: The same for an object in an object store, because failed requests to the store are repeated.
+#: The same multiple for an object in an object store: larger, as failed requests are repeated.
 _WAITING_FOR_STORE = 240.0
 #: Maximum memory of a helper that reads an object, bytes.
 _ROOM_FOR_OBJECT = 1 << 36
