@@ -48,9 +48,10 @@ from paceline.transform.check_broken_molecules import make_checks
 if TYPE_CHECKING:
     from paceline.incremental_run import Continuation, State
 
-#: Maximum number of workers for which each block starts from the transformation's state after the
-#: previous block. Transforming a block takes about half as long as decoding it, so that with more
-#: workers, decoding twice is faster (simulated: docs/developers/design.md).
+#: With at most this number of workers, each block starts from the transformation's state after the
+#: previous block, so that blocks are transformed one after another. Transforming a block takes
+#: about half as long as decoding it. With more workers, it is faster to decode every frame twice
+#: (simulated: docs/developers/design.md).
 MOST_IN_RELAY = 32
 
 
@@ -284,10 +285,13 @@ class Work(Protocol):
         """All analyses by name."""
 
     def run_during(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
-        """Run the analyses that are updated, over the present frames, and return them by name."""
+        """Run the analyses that are updated during growth over the present frames.
+
+        Return these analyses by name.
+        """
 
     def run_after(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
-        """Run all other analyses over the complete trajectory, and return all by name."""
+        """Run the other analyses over the complete trajectory; return all analyses by name."""
 
 
 class ListedAnalyses:
@@ -315,14 +319,17 @@ class ListedAnalyses:
         }
 
     def run_during(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
-        """Run the analyses that are updated, over the present frames, and return them by name."""
+        """Run the analyses that are updated during growth over the present frames.
+
+        Return these analyses by name.
+        """
         found = {name: one for name, one in self.every.items() if is_updated(one)}
         if found:
             run([*found.values()], **options)
         return found
 
     def run_after(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
-        """Run all other analyses over the complete trajectory, and return all by name."""
+        """Run the other analyses over the complete trajectory; return all analyses by name."""
         after = [one for one in self.every.values() if not is_updated(one)]
         if after:
             run(after, **options)
@@ -341,9 +348,9 @@ def follow(
 ) -> "Generator[State]":
     """Begin to run analyses over a trajectory that grows, or over a stream.
 
-    Returns a generator of states of the class `state`. `paceline.live` describes the arguments.
-    `enough` returns the reason why no further frames are needed, or None: unlike `stop_when`, it
-    does not end the simulation.
+    Returns a generator of states of the class `state`. `paceline.live` describes the arguments,
+    except for `enough`: this function returns the reason why no further frames are needed, or None.
+    Unlike `stop_when`, it does not end the simulation.
     """
     from paceline.incremental_run import AwaitedFrames, GrowingRun  # runs over files do not need it
 
@@ -381,7 +388,8 @@ def follow(
     )
     feed = growing.open_feed(idle, file)
     states = growing.states(feed)
-    weakref.finalize(states, feed.close)  # nobody may ask for the first state
+    # A generator that is never started does not execute its own clean-up.
+    weakref.finalize(states, feed.close)
     return states
 
 
@@ -394,7 +402,7 @@ def run_stream(work: Work, **options: Unpack[RunOptions]) -> None:
 
 
 def _reads_stream(given: Sequence[Analysis], theirs: Sequence[object]) -> bool:
-    """Return True if the run needs a stream."""
+    """Return True if the run reads a stream."""
     trajectories = [one.atomgroup.universe.trajectory for one in given]
     trajectories += [attribute_of(one, "_trajectory") for one in theirs]
     names = [attribute_of(one, "filename") for one in trajectories]
@@ -402,7 +410,7 @@ def _reads_stream(given: Sequence[Analysis], theirs: Sequence[object]) -> bool:
 
 
 def _check_without_stream(given: Sequence[Analysis], stream: TeeOptions) -> None:
-    """Raise `UnsupportedError` for options of a stream."""
+    """Raise `UnsupportedError` if options are set that apply only to streams."""
     if used := [name for name, value in stream.items() if not (value is None or value is False)]:
         names = [one.atomgroup.universe.trajectory.filename for one in given]
         where = f"{names[0]}: " if names else ""
@@ -412,7 +420,7 @@ def _check_without_stream(given: Sequence[Analysis], stream: TeeOptions) -> None
 def _path_of(
     checkpoint: "str | os.PathLike | Checkpoint | Continuation | None",
 ) -> str | os.PathLike | None:
-    """Return the file of a checkpoint; None without a file."""
+    """Return the path of a checkpoint's file; None if there is no file."""
     if checkpoint is None or isinstance(checkpoint, str | os.PathLike):
         return checkpoint
     return checkpoint.path
@@ -522,7 +530,7 @@ def trajectory_of(groups: Sequence[Atoms], transforms: Sequence[Transform]) -> T
     """Open the trajectory of groups of one Universe, or of files without a topology."""
     universe = groups[0].universe
     if not isinstance(universe, FileTrajectory):
-        # Deferred: worker processes import this module, but never MDAnalysis.
+        # Imported here, because worker processes import this module, but must not load MDAnalysis.
         from paceline.mdanalysis.open_atomgroup_trajectory import open_trajectory
 
         return open_trajectory(groups)
@@ -565,7 +573,7 @@ def _compute(
     """Compute and collect all blocks that are not finished yet."""
     shared = [one for one in runs if one.shareable]
     alone = [one for one in runs if not one.shareable]
-    # Called even if no block is left, because other ranks wait for the run.
+    # `_results` is called even if no block is left, because other ranks wait for the run.
     results = [_results(workers, shared, checkpoint)]
     if alone:
         results.append(_results(Serial(workers.threads_in_frame), alone, None))
@@ -579,7 +587,7 @@ def _results(
     runs: Sequence[FramePass | PartsRun],
     checkpoint: "Checkpoint | Continuation | None",
 ) -> Iterator[int]:
-    """Compute the blocks of some trajectories; yield numbers of frames as results are collected."""
+    """Compute the blocks of some trajectories; yield the number of frames of each new result."""
     n_workers, n_tasks = backend.n_workers, sum(len(one.collected.missing()) for one in runs)
     jobs = [one.job for one in runs]
     tasks = with_frame_threads(
@@ -589,7 +597,8 @@ def _results(
         n_workers,
         backend.threads_in_frame,
     )
-    # Closed immediately, also after an error: a traceback would keep the workers running.
+    # The results are closed immediately, also after an error. Otherwise, the traceback would keep
+    # a reference to them, and the workers would go on.
     with closing(backend.run(jobs, tasks)) as results:
         received = time.monotonic_ns()
         for result in results:
@@ -613,7 +622,10 @@ def _results(
 def _open_checkpoint(
     checkpoint: "str | os.PathLike | Checkpoint | Continuation | None",
 ) -> "Iterator[Checkpoint | Continuation | None]":
-    """Open and finish a checkpoint if one is given; one that is already entered is only used."""
+    """Open the checkpoint with this file name, and finish it at the end; None if none is given.
+
+    A checkpoint that is already entered is used, but not finished.
+    """
     if not isinstance(checkpoint, str | os.PathLike):
         if checkpoint is not None:
             checkpoint.begin_run()

@@ -68,7 +68,8 @@ FORMATS = (
     Format("H5MD", "chain.h5md", {}, 1e-5),
     Format("H5MD, compressed", "small.h5md", {"compress": "shuffle+gzip:1"}, 1e-5),
 )
-#: Analyses as in a battery file; their parts are merged in different ways: rows, moments, counts.
+#: Analyses as in a battery file. The results of their blocks are merged in different ways: as rows,
+#: moments or counts.
 ANALYSES: dict[str, dict[str, object]] = {
     "rmsd": {"select": "name CA"},
     "rmsf": {"select": "name CA"},
@@ -169,7 +170,7 @@ def _outcome(function: Callable[..., str], *arguments: object) -> tuple[bool, st
 
 
 def _is_installed(package: str, name: str) -> bool:
-    """Check that a package is installed; otherwise print which test is left out."""
+    """Return whether a package is installed; if it is not, print which test is left out."""
     if find_spec(package) is not None:
         return True
     print(f"absent           {name}: {package} is not installed", flush=True)
@@ -208,7 +209,8 @@ def _write(folder: Path) -> str:
     cell = np.array([80, 80, 80, 90, 90, 90], np.float32)
     universe.load_new(positions(), format=MemoryReader, dimensions=cell, dt=2.0)
     universe.atoms.write(str(folder / "chain.gro"))
-    # paceline converts the XTC and DCD files that MDAnalysis wrote.
+    # MDAnalysis writes an XTC and a DCD file. paceline converts the DCD file to every format; the
+    # XTC file is compared with the one that paceline wrote.
     for name in ("theirs.xtc", "theirs.dcd"):
         universe.atoms.write(str(folder / name), frames="all")
     source = open_chain(folder / "chain.gro", folder / "theirs.dcd")

@@ -251,7 +251,7 @@ _Run = tuple[TrajectoryFile, int, int]
 
 
 def _copies(runs: Sequence[_Run], path: Path, temporary: Path) -> list[Copy]:
-    """Return the copies of frames to one new file, whose header is written now."""
+    """Write the header of one new file, and return the copies that fill the file with frames."""
     file, first, _ = runs[0]
     if isinstance(file, Hdf5File):
         parts = [(one.path, first, stop) for one, first, stop in runs]
@@ -267,8 +267,9 @@ def _copies(runs: Sequence[_Run], path: Path, temporary: Path) -> list[Copy]:
 
 
 def _copy(copies: Sequence[Copy], n_workers: int | None, progress: bool | None) -> None:
-    """Copy frames in threads, or on the ranks of MPI that wait for runs of this one."""
-    # Each worker has its own share, because two workers that write one HDF5 file would damage it.
+    """Copy frames in threads, or on the other MPI ranks if they wait for work from this rank."""
+    # Each worker has a fixed share (static), because a copy that is assigned to two workers would
+    # be written twice at a time, which damages an HDF5 file.
     ranks = rank_calls(n_workers, static=True)
     if ranks is None:
         copy_all(copies, n_workers, progress)
@@ -394,7 +395,7 @@ def _check_traits(files: Sequence[TrajectoryFile]) -> None:
 
 
 def _list_few(differences: Iterable[str]) -> str:
-    """List some differences."""
+    """List the first differences, and count the others."""
     listed = list(differences)
     more = f"; and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     return "; ".join(listed[:_LISTED]) + more

@@ -78,13 +78,19 @@ class Timings(RunTimings):
     """
 
     def precede(self, elapsed: int, t_comm: float) -> None:
-        """Add an earlier part of the run, of `elapsed` ns and `t_comm` s, as if it ended now."""
+        """Add an earlier part of the run, which took `elapsed` ns, and `t_comm` s of collecting.
+
+        It is treated as if it had ended immediately before this part began.
+        """
         self.start -= elapsed
         self.dealt -= elapsed
         self.t_comm += t_comm
 
     def shift_blocks(self, first: int, shift: int) -> None:
-        """Shift blocks from `first` on by `shift` ns: an earlier part used another clock."""
+        """Shift the times of the blocks from `first` on by `shift` ns.
+
+        These blocks are from an earlier part of the run, whose times are from another clock.
+        """
         self.blocks[first:] = [moved(block, shift) for block in self.blocks[first:]]
 
     def stragglers(self) -> list[Straggler]:
@@ -180,7 +186,7 @@ class Timings(RunTimings):
         >>> protein = paceline.Universe(PSF, DCD).select_atoms("protein")
         >>> RMSF(protein).run().timings.report(f"{tempfile.mkdtemp()}/run.html")
         """
-        # Deferred: most runs need no report, and do not load templates and figures.
+        # Imported here, because most runs need no report, and should not load its modules.
         from paceline.performance.report import save_report
 
         save_report(self, path, overwrite=overwrite)

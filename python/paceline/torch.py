@@ -37,7 +37,7 @@ Tensors: TypeAlias = "dict[str, Tensor]"
 
 
 def _torch() -> ModuleType:
-    """Import torch, which takes a second and is not needed to make a dataset's batches."""
+    """Import torch. This takes a second, so `import paceline.torch` does not do it."""
     try:
         import torch
     except ModuleNotFoundError as error:
@@ -67,7 +67,7 @@ class FrameDataset:
     Attributes
     ----------
     batches : FrameBatches
-        The same as NumPy arrays.
+        The same samples as NumPy arrays.
 
     Raises
     ------
@@ -142,7 +142,8 @@ class FrameDataset:
             return shared[field].numpy()
 
         batch = self.batches.read(numbers, allocate=allocate)
-        # Samples that were left out are not in the arrays of a batch.
+        # The shared tensors also have rows for samples that were left out; the arrays of the batch
+        # do not.
         return {**batch.arrays(), **(shared if len(batch) == len(numbers) else {})}
 
     def loader(
@@ -205,8 +206,8 @@ class FrameLoader:
         self._options = {name: one for name, one in options.items() if name != "pin_memory"}
         self._pins = bool(options.get("pin_memory"))
         self._order = _EpochOrder(dataset.batches, share)
-        # Processes that train together need equally many batches: they wait for each other after
-        # each.
+        # Processes that train together need equally many batches, because they wait for each other
+        # after each batch.
         self._keeps_number = share[1] > 1
         self._kept: tuple[Iterable[_Sent], _Slots] | None = None
 
@@ -262,7 +263,7 @@ class FrameLoader:
 
 
 class _EpochOrder:
-    """Sampler that yields the samples of each batch of the next epoch at once."""
+    """Sampler that yields the numbers of all samples of a batch at once, for the next epoch."""
 
     def __init__(self, batches: FrameBatches, share: tuple[int, int]):
         self._batches, self._share, self.epoch = batches, share, 0
@@ -280,7 +281,7 @@ class _EpochOrder:
 
 @dataclass(frozen=True)
 class _Sent:
-    """Batch from a worker: arrays, and the shapes of the fields that are in a slot."""
+    """Batch from a worker: arrays that are sent, and shapes of the fields that are in a slot."""
 
     slot: int | None
     shapes: Mapping[str, tuple[int, ...]]
@@ -292,7 +293,7 @@ class _Sent:
     ) -> "_Sent":
         """Describe a batch of `n` samples, whose fields were decoded into a slot."""
         arrays = batch.arrays()
-        if len(batch) < n:  # samples that were left out are not in its arrays
+        if len(batch) < n:  # the slot also has rows for samples that were left out
             return cls(slot, {}, arrays)
         return cls(slot, shapes, {name: arrays[name] for name in arrays if name not in shapes})
 
@@ -338,14 +339,14 @@ class _Slots:
         return found
 
     def _release(self, slot: int, left: list[int]) -> None:
-        """Count a field of a slot that is no longer in use."""
+        """Count down the fields of a slot that are in use; free the slot after the last one."""
         left[0] -= 1
         if left[0] == 0:
             self._free.append(slot)
 
 
 class _WithSlots:
-    """Sampler that adds a free slot to the samples of each batch, when a worker gets them."""
+    """Sampler that yields the samples of each batch with a free slot, or None if none is free."""
 
     def __init__(self, order: _EpochOrder, slots: _Slots):
         self._order, self._slots = order, slots
@@ -382,7 +383,7 @@ class _WholeBatches:
 
 
 def _unchanged(batch: object) -> object:
-    """Return a batch as it is. Small arrays take less time to send than tensors."""
+    """Return a batch as it is, with arrays: small arrays take less time to send than tensors."""
     return batch
 
 

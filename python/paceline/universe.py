@@ -62,8 +62,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     XTC, TRR, DCD, Amber NetCDF, DL_POLY HISTORY and CONFIG, LAMMPS text dumps, and HDF5 (H5MD,
     MDTraj, plain datasets) are recognised from their content. MDAnalysis's own readers read all
-    other files, as in an ordinary Universe. Arguments are those of MDAnalysis, and additional ones
-    for HDF5 files and LAMMPS dumps.
+    other files, as in an ordinary Universe. Arguments are those of MDAnalysis, and the additional
+    ones below.
 
     Parameters
     ----------
@@ -88,10 +88,10 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         `dataset` names the positions in a file without a known convention.
         For LAMMPS dumps and LAMMPS DCD files, `units` is the unit style of the simulation, such as
         "real". `atoms`, a selection text or indices, limits decoding to these atoms, which saves
-        time and memory; any use of other atoms raises an error. `cache`, a folder on the local disk
-        of each node, such as "/local/scratch" or "$TMPDIR", keeps the blocks of the files that
-        analyses have read there for later runs; `cache_size`, such as "50GB", limits it on each
-        node (by default half of the free space). `comm`, an mpi4py communicator,
+        time and memory; any use of other atoms raises an error. `cache` is a folder on the local
+        disk of each node, such as "/local/scratch" or "$TMPDIR". It stores the blocks of the files
+        that analyses read on this node, for later runs; `cache_size`, such as "50GB", limits its
+        size on each node (by default half of the free space). `comm`, an mpi4py communicator,
         makes all its ranks open the Universe together: rank 0 reads the files, and sends topology,
         frame index and first frame to the others. If ranks name different files, or one rank fails,
         all ranks raise an error.
@@ -129,7 +129,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def __init__(self, topology: object = None, *coordinates: object, **kwargs: object):
         open_universe(self, self._open, (topology, *coordinates), kwargs)
-        #: Arguments, and the trajectory that they opened, for the record of results.
+        #: Arguments, and the trajectory that they opened; results record them.
         self.opened_with = (topology, *coordinates), dict(kwargs), self._trajectory
 
     def _open(self, topology: Any = None, *coordinates: Any, **kwargs: Any) -> None:
@@ -149,7 +149,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             kwargs["atom_style"] = style
         name, given = None, kwargs
         if _is_hdf5_topology(topology, kwargs.get("topology_format")):
-            # Deferred: the HDF5 library is loaded only for an HDF5 topology.
+            # Imported here, so that the HDF5 library is loaded only for an HDF5 topology.
             from paceline.hdf5.open_any_convention import read_topology
 
             name = os.fspath(topology)
@@ -204,7 +204,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         """Replace the trajectory."""
         names = list(filename) if isinstance(filename, list | tuple) else [filename]
         if any(map(is_stream, names)):
-            # Deferred: few scripts read a running simulation.
+            # Imported here, because few scripts read a running simulation.
             from paceline.mdanalysis.stream_reader import StreamReader
 
             if len(names) > 1:
@@ -328,7 +328,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
 @functools.wraps(AtomGroup.write)
 def _write(group: AtomGroup, filename: object = None, *args: object, **kwargs: object) -> None:
-    """Refuse the address of an object before anything is written; see `AtomGroup.write`."""
+    """Raise an error for an address instead of a file; otherwise write as `AtomGroup.write`."""
     if is_name(filename):
         check_no_url(filename)
     AtomGroup.write(group, filename, *args, **kwargs)
@@ -363,7 +363,7 @@ def _check_topology(path: str) -> None:
 
 
 def _check_format(given: object, find: Callable[[str], object], kind: str) -> None:
-    """Raise a short error instead of MDAnalysis's for a missing file, or one of unknown format."""
+    """Raise a short error for a missing file or an unknown format, instead of MDAnalysis's error."""
     if not is_name(given):
         return
     name = os.fspath(given)
@@ -443,7 +443,7 @@ def _expand_patterns(filename: object) -> list[Any]:
     files: list[object] = []
     for given in filename if isinstance(filename, list | tuple) else [filename]:
         name, format = _name_and_format(given, None)
-        if not is_name(name) or os.fspath(name).startswith("imd://"):  # a stream for MDAnalysis
+        if not is_name(name) or os.fspath(name).startswith("imd://"):  # not the name of a file
             files.append(given)
         elif format is None:
             files.extend(files_named(name))

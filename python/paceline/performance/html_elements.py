@@ -76,8 +76,8 @@ def html_table(
 ) -> Html:
     """Create a table; the first cell of each row is a header.
 
-    Columns listed in `text`, and the first one, contain words, other columns numbers. Rows listed
-    in `slow` are coloured.
+    The first column, and columns whose indices are in `text`, contain words; all others contain
+    numbers. Row k is coloured if `slow[k]` is true. `about` is the caption above the table.
     """
     kinds = [{"class_": "text"} if k in text else {} for k in range(len(columns))]
     heads = (
@@ -105,7 +105,8 @@ def inline_svg(figure: "Figure", alternative: str) -> Html:
     from matplotlib import rc_context
 
     file = io.StringIO()
-    # The salt determines names of clipping paths: distinct in a page, and equal in every run.
+    # The salt determines the names of clipping paths. So these names differ between the figures of
+    # a page, and are equal in every run.
     with styled(STYLE), rc_context({"svg.hashsalt": alternative}):
         figure.savefig(file, format="svg", transparent=True, metadata=_WITHOUT_METADATA)
     drawing = file.getvalue().partition("<svg")[2].partition(">")[2].rpartition("</svg>")[0]
@@ -131,7 +132,7 @@ def html_page(
     *,
     wide: Sequence[str] = (),
 ) -> str:
-    """Create a page; facts listed in `wide` have their own line."""
+    """Create a page of the kind `made`; each fact listed in `wide` has its own line."""
     header = element(
         "header",
         element("p", f"paceline: {made}", class_="made"),
@@ -142,7 +143,7 @@ def html_page(
 
 
 def facts_list(facts: Iterable[tuple[str, str]], wide: Sequence[str] = ()) -> Html:
-    """Create boxes of facts; facts listed in `wide` have their own line."""
+    """Create boxes of facts; each fact listed in `wide` has its own line."""
     boxes = (
         element(
             "div",
@@ -167,10 +168,10 @@ def document(
     scripts: Sequence[str] = (),
     reload: float = 0.0,
 ) -> str:
-    """Create a self-contained page; a browser runs only these scripts, and loads nothing.
+    """Create a self-contained page; a browser runs only `scripts`, and loads no other file.
 
-    With `reload`, a page may load images and itself from its server, and a browser without scripts
-    reloads it after this time, s.
+    If `reload` is not 0, the page may load images and itself from its server. A browser that runs
+    no scripts then reloads the page after `reload` seconds.
     """
     style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     hashes = [b64encode(sha256(one.encode()).digest()).decode() for one in scripts]
@@ -241,7 +242,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Chart:
-    """Up to `MOST_CURVES` curves with axis labels; `points` are drawn without lines.
+    """Up to `MOST_CURVES` curves with axis labels; if `points` is true, no lines are drawn.
 
     Intervals are cut off at `limits`, the least and the largest possible value.
     """
@@ -279,7 +280,8 @@ class Chart:
             where = np.searchsorted(x, group[0].x[rows])
             for curve in group:
                 for column in curve.columns:
-                    # null continues a line where this curve has no row; NaN interrupts the line.
+                    # "" marks places where this curve has no row: its line continues there. null
+                    # marks NaN, which interrupts the line.
                     cells: list[object] = ["" if not shared else None] * len(x)
                     for place, value in zip(where.tolist(), column[rows].tolist(), strict=True):
                         cells[place] = value if np.isfinite(value) else None

@@ -14,8 +14,8 @@ from paceline.errors import UnsupportedError
 if TYPE_CHECKING:
     from paceline.performance.record import BlockTiming
 
-#: Number of requests to a store that paceline has in flight on a node, and their minimum size,
-#: bytes: see `paceline-stores`.
+#: Number of simultaneous requests of one node to an object store, and minimum size of a request,
+#: bytes, as in the crate `paceline-stores`.
 IN_FLIGHT, REQUEST_BYTES = 24, 1 << 20
 
 Layout = Literal["shared", "split"]
@@ -31,7 +31,7 @@ class FileSystem:
     server_bandwidth : float
         Total bandwidth for all workers, bytes per second.
     t_lock : float
-        Time for which a request holds the lock that all processes reading the file share, s.
+        Time for which a request locks the file, s; all workers of a node share this lock.
     latency : float
         Time until the response to a request begins, s; above 0 for object stores and servers.
     connection_bandwidth : float
@@ -74,8 +74,8 @@ class FileSystem:
         n_bytes : float
             Bytes of the frame.
         request_frames : int, optional
-            Number of frames per request, if one request follows another, as in programs that do
-            not read ahead; by default paceline's requests, of which several are in flight.
+            Number of frames per request of a program that does not read ahead: its next request
+            begins after the previous one. By default, paceline's simultaneous requests are assumed.
 
         Returns
         -------
@@ -140,11 +140,12 @@ class Prices:
         return n_bytes / 1e9 * self.per_gb + n_requests / 1e3 * self.per_1000_requests
 
 
-#: Example values: measure your own. Bandwidths are rounded values from data sheets. "lustre" is an
-#: exception: at least 6 GB/s, since 192 ranks read 30 GB in 5 s (Khoshlessan et al. 2020, Table 5),
-#: and a lock time fitted to the same table (`python -m benchmarks model`). "store" has the values
-#: that Amazon names as typical of S3: 100 to 200 ms until a response begins, and 85 to 90 MB/s for
-#: each request ("Best practices design patterns: optimizing Amazon S3 performance").
+#: Example values: measure your own. Bandwidths are rounded values from data sheets, except for
+#: "lustre" and "store". "lustre" has at least 6 GB/s, because 192 ranks read 30 GB in 5 s
+#: (Khoshlessan et al. 2020, Table 5); its lock time was fitted to the same table (`python -m
+#: benchmarks model`). "store" has the values that Amazon names as typical of S3: 100 to 200 ms
+#: until a response begins, and 85 to 90 MB/s for each request ("Best practices design patterns:
+#: optimizing Amazon S3 performance").
 FILE_SYSTEMS = {
     "memory": FileSystem(),
     "ssd": FileSystem(server_bandwidth=2e9),
@@ -281,7 +282,7 @@ class Unevenness:
     slow_factor : float
         Factor by which the work of stragglers takes longer.
     late : float
-        Time by which stragglers start later, or a single delay, s.
+        Time by which stragglers start later, s, or any other delay that occurs once in a run.
 
     Raises
     ------
@@ -406,9 +407,10 @@ def predict(
     block_frames = block_frames or usual_block(cost, n_frames, busy)
     held = file_system.t_lock / (request_frames or block_frames) if layout == "shared" else 0.0
     on_node = min(busy, per_node or busy)
-    # In programs that do not read ahead, workers do not queue for requests in flight.
+    # `request_frames` describes programs that do not read ahead. Their workers do not share a
+    # limited number of simultaneous requests, and do not queue for them.
     sent = 0.0 if request_frames else cost.bytes / file_system.node_bandwidth
-    # Only the longest queue counts: a worker that has waited there finds the other queues short.
+    # Only the longest queue counts: a worker that has waited in it finds the other queues short.
     frame = max(
         queued(cost.seconds, cost.bytes / file_system.server_bandwidth, busy),
         queued(cost.seconds, held, on_node),
@@ -502,7 +504,10 @@ def last_that_pays(
 
 
 def most_that_pay(times: Mapping[int, float], efficiency: float) -> int:
-    """Return the largest number of workers whose efficiency, relative to the first, suffices."""
+    """Return the last number of workers before the efficiency falls below `efficiency`.
+
+    Efficiencies are relative to the first entry of `times` (times in s by number of workers).
+    """
     n_first, t_first = next(iter(times.items()))
     best = n_first
     for n_workers, seconds in times.items():
@@ -514,7 +519,7 @@ def most_that_pay(times: Mapping[int, float], efficiency: float) -> int:
 
 def usual_block(cost: FrameCost, n_frames: int, n_workers: int) -> int:
     """Choose the frames per block, approximately as `paceline.contract.plan.make_plan` does."""
-    # Deferred: the command line uses only the names above, without NumPy.
+    # Imported here, because this import loads NumPy, which the command line does not need.
     from paceline.contract.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
 
     wanted = min(BLOCK_BYTES / max(cost.bytes, 1), n_frames / (BLOCKS_PER_WORKER * n_workers))
@@ -575,9 +580,9 @@ def dynamic_time(share: float, block: float, n_workers: int, uneven: Unevenness)
     `share` is the total work per worker, and `block` the work of one block; both are in s for a
     worker that is not a straggler.
 
-    While blocks are left, no worker is idle, except stragglers that start after the end. After
-    that, each worker processes its last block, and waits for the last worker. The wait is half a
-    block on average, because other workers repeat the blocks of slow workers.
+    While blocks are left, no worker is idle, except stragglers that have not started yet. When no
+    block is left, each worker finishes its last block, and waits for the last worker. The wait is
+    half a block on average, because idle workers repeat the blocks of slow workers.
 
     Examples
     --------

@@ -114,7 +114,7 @@ def times(ratio: float) -> str:
 
 
 def joined(words: Sequence[str], most: int | None = None) -> str:
-    """Join one or more words as a list in a sentence; of more than `most`, the others are counted.
+    """Join one or more words as a list in a sentence; words beyond the first `most` are counted.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def short_names(hosts: Sequence[str]) -> dict[str, str]:
-    """Shorten host names as far as they stay distinct; keys are the full names.
+    """Shorten host names, but only if they remain distinct; return the short names by full name.
 
     Examples
     --------

@@ -14,12 +14,13 @@ import numpy as np
 class Component:
     """One component of a worker's time."""
 
-    #: Name of a component in `BlockTiming`, or `overhead`; empty for components outside blocks.
+    #: Attribute of `BlockTiming` that measures the component, or `overhead`; empty if the times of
+    #: a single block do not contain the component.
     attribute: str
     #: Name in `WorkerTiming`, after Khoshlessan et al. 2020, Table 3.
     quantity: str
-    #: Name in scaling tables, where `t_init_traj` means the whole run's time to open the
-    #: trajectory.
+    #: Name in scaling tables. It is `t_open` for the opening by workers, because in these tables,
+    #: `t_init_traj` is the time to open the trajectory once, before the run.
     column: str
     #: Name in figures and tables.
     label: str
@@ -124,11 +125,11 @@ class BlockTiming:
         Time from `end` until the results were stored; the worker may already process its next
         block. It is 0 if the results were sent together with those of a later block.
     bytes, calls : int
-        Number of bytes read from the file, and number of calls.
+        Number of bytes read from the file, and number of calls that requested them.
     threads : int
         Largest number of threads that computed a frame together.
     cached : int
-        Number of bytes read from a cache instead.
+        Number of bytes read from a cache instead of the file.
     requests, repeated : int
         Number of requests to object stores, and of those among them that repeat a failed one.
     latency, stalled : int
@@ -194,11 +195,11 @@ class DuplicateAttempt:
     Attributes
     ----------
     timing : BlockTiming
-        Timing of the attempt. An attempt that never ended has the times of its assignment and its
-        abandonment, without components. Its worker is "" if unknown, or host:port PORT:unknown for
-        a Dask thread that has returned no block.
+        Timing of the attempt. If the attempt never ended, `start` and `end` are the times of its
+        assignment and its abandonment, and all components are 0. The worker is then "" if it is
+        unknown, or host:port PORT:unknown for a Dask thread that has returned no block.
     came : bool
-        True if the result came too late, False if it never came.
+        True if the result arrived too late, False if it never arrived.
     """
 
     timing: BlockTiming
@@ -237,7 +238,7 @@ class WorkerTiming:
         Time during which any result of the worker was in transit, s. It overlaps with the next
         block, and is therefore not part of the sum.
     bytes, calls : int
-        Number of bytes read from the file, and number of calls.
+        Number of bytes read from the file, and number of calls that requested them.
     """
 
     worker: str
@@ -280,7 +281,7 @@ class WorkerTiming:
 
 @dataclass
 class RunTimings:
-    """Times of one run and of its blocks; `Timings` describes them."""
+    """Times of one run and of its blocks; `paceline.timing.Timings` describes the attributes."""
 
     backend: str = ""
     start: int = 0
@@ -342,7 +343,10 @@ _NUMBERS = tuple(column.name for column in fields(BlockTiming) if column.name !=
 
 
 class Columns:
-    """Attributes of blocks as arrays; `worker` contains indices into `workers`, sorted names."""
+    """Attributes of blocks as arrays, with one element per block.
+
+    `workers` contains the sorted names of the workers, and `worker` each block's index into it.
+    """
 
     def __init__(self, timings: Sequence[BlockTiming]):
         names = [timing.worker for timing in timings]
@@ -356,11 +360,14 @@ class Columns:
         self._of["overhead"] = length - sum(self._of[part] for part in PARTS)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Return an attribute, or `length` or `overhead`, of all rows, ns: ndarray of int64."""
+        """Return an attribute, `length` or `overhead` of all blocks: int64; times are in ns."""
         return self._of[name]
 
     def sums(self, name: str, groups: np.ndarray, n_groups: int) -> np.ndarray:
-        """Sum an attribute over groups of rows, given each row's group: float64, exact to 2**53."""
+        """Sum an attribute over groups of blocks; `groups` contains each block's group.
+
+        The sums are float64, which is exact up to 2**53.
+        """
         return np.bincount(groups, self[name], n_groups)
 
 
@@ -413,7 +420,8 @@ def _new_comm(columns: Columns) -> np.ndarray:
     begin, comm = columns["end"][order], columns["comm"][order]
     if len(order) == 0:
         return comm
-    # Times are shifted so that workers do not overlap, and one running maximum serves all.
+    # Times are shifted so that those of different workers do not overlap. Then one running maximum
+    # is enough for all workers.
     span = (begin + comm).max() - begin.min() + 1
     begin = begin - begin.min() + span * columns.worker[order]
     covered = np.maximum.accumulate(begin + comm)

@@ -53,7 +53,7 @@ _FORMS = {
 
 
 def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool = False) -> None:
-    """Write a report in the format of the file extension; the file appears when complete."""
+    """Write a report in the format of the file extension; the file appears once it is complete."""
     check_report_ending(path)
     check_output(path, overwrite=overwrite)
     if _ending(path) == PAGE:
@@ -69,7 +69,8 @@ def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool
 def check_report_ending(path: str | os.PathLike, others: str = "") -> None:
     """Raise `UnsupportedError` for an extension that is not a report format.
 
-    `others` names further allowed extensions. Also raises if matplotlib is not installed.
+    `others` is text for the message: further formats that the caller accepts. Also raise
+    `UnsupportedError` if matplotlib is not installed.
     """
     if _ending(path) not in (PAGE, *FIGURES):
         raise UnsupportedError(
@@ -98,7 +99,10 @@ def page_of(timings: RunTimings) -> str:
 
 
 def notebook_timings(timings: RunTimings) -> str:
-    """Create the HTML that a notebook shows: a bar per worker, and sums over workers."""
+    """Create the HTML that a notebook shows: a bar per worker, and a table of all components.
+
+    The table contains the mean and the maximum of each component over the workers.
+    """
     report = report_of(timings)
     parts = []
     for drawing in drawings_of(timings, report)[:1]:

@@ -21,11 +21,12 @@ BOUND = 0.5
 NOTABLE = 0.1
 #: Ratio above which one number counts as much larger than another (R ≫ 1 in the heuristics).
 MUCH = 10.0
-#: Number of bytes read per byte used for which a file of only the required atoms is recommended.
+#: A file of only the required atoms is recommended if at least this number of bytes is read for
+#: each byte that is used.
 WASTEFUL = 2.0
-#: Number of workers on one host for which a smaller number may be recommended.
+#: Fewer workers may be recommended if a host has at least this number of workers.
 CROWDED = 4
-#: Start-up time for which it is mentioned, s, if it also exceeds the time of the work.
+#: Start-up is mentioned if it takes at least this time, s, and at least as long as the work.
 LONG_START = 0.5
 #: Minimum number of blocks per worker; with fewer, waiting for the last blocks is noticeable.
 BLOCKS = 4
@@ -375,7 +376,10 @@ def _at_work(report: Report, name: str) -> float:
 
 
 def _twice(report: Report) -> str:
-    """Estimate the time with twice as many workers, if only the work is divided among them."""
+    """Estimate the time with twice as many workers, as a clause for a recommendation.
+
+    The work is assumed to be divided among them, and the start-up to take as long as before.
+    """
     start = report.over_workers["t_wait_first"].mean
     halved = start + (report.t_blocks - start) / 2
     return (

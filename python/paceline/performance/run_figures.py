@@ -273,7 +273,7 @@ class Timeline:
     workers: list[str]
     #: Index in `workers` of each block's worker, int, shape (n_blocks,).
     row: np.ndarray
-    #: Start of each block, s since blocks were first assigned, float, shape (n_blocks,).
+    #: Start and end of each block, s since blocks were first assigned, float, shape (n_blocks,).
     start: np.ndarray
     end: np.ndarray
     #: Duration of each component in `record.WORKING`, s, float, shape (n_parts, n_blocks). For an

@@ -135,7 +135,7 @@ def _draw_curves(curves: Curves, axes: "Axes") -> None:
 
 
 def _draw_mode(figure: "Figure", mode: str, some: Sequence[Point], cpus: int) -> None:
-    """Draw six panels: four curves, bars, and a legend."""
+    """Draw six panels: four with curves, one with bars, and one with the legend."""
     panels = figure.subplots(2, 3)
     total, speed_up, efficiency, parts, bars, legend = panels.flat
     lines = _draw_total(total, mode, some)
@@ -213,7 +213,10 @@ def _draw_parts(axes: "Axes", some: Sequence[Point], shown: Mapping[str, Compone
 def _draw_bars(
     axes: "Axes", some: Sequence[Point], shown: Mapping[str, Component]
 ) -> dict[str, Any]:
-    """Stack components up to the total time, the scheduler's part hatched; return boxes by name."""
+    """Draw stacked components and the total time of each run; return the boxes by name.
+
+    Components of the scheduler are hatched.
+    """
     positions, boxes = range(len(some)), {}
     below = [0.0] * len(some)
     for column, part in shown.items():
@@ -278,7 +281,7 @@ def _curve(
 
 
 def _ticks_at(axes: "Axes", counts: Sequence[int], which: str = "x") -> None:
-    """Place ticks at measured numbers of workers that differ by a factor of about two."""
+    """Make an axis logarithmic, with ticks at the measured numbers of workers only."""
     from matplotlib.ticker import NullLocator
 
     axis = axes.xaxis if which == "x" else axes.yaxis

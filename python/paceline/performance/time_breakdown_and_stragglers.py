@@ -185,7 +185,10 @@ def _last_comm(columns: Columns) -> np.ndarray:
 
 
 def _median(of_job: Sequence[_Spent]) -> _Spent:
-    """Return the median time per frame, and the median of each component (lower middle value)."""
+    """Return the median time per frame, and the median of each component.
+
+    Of two middle values, the lower one is the median.
+    """
     paces = np.array([[one.pace, *one.parts / one.n_frames] for one in of_job])
     pace, *parts = np.sort(paces, axis=0)[(len(of_job) - 1) // 2]
     return _Spent(1, np.array(parts), pace)
@@ -347,7 +350,7 @@ class Report:
         `t_overhead`, `t_abandoned` and `t_wait`, which add up to their wall time; and of
         `t_wait_first`, `t_wait_last`, `t_work` and `t_comm`.
     shares : dict of str to float
-        Fraction of each of these components in the workers' wall time, from 0 to 1.
+        Fractions, from 0 to 1, of the workers' wall time, for the components that add up to it.
     published : dict of str to Spread
         Statistics over the workers of the quantities of Khoshlessan et al. 2020, Table 3, by their
         names there: `PUBLISHED` has their definitions.
@@ -355,15 +358,15 @@ class Report:
         Ratio of computing to reading and decoding (equation 7); infinite without reading and
         decoding.
     R_comp_comm : float
-        Ratio of a worker's mean computing time to `t_comm` (equation 8, where all ranks wait
-        during communication).
+        Ratio of a worker's mean computing time to `t_comm` (equation 8, which assumes that all
+        ranks wait during communication).
     imbalance : float
         Ratio of the last worker's end to the mean end of all workers, both measured from the first
         assignment of blocks; 1 if all workers end together.
     bytes_read, calls : int
-        Number of bytes requested from the files, and number of calls.
+        Number of bytes requested from the files, and number of calls that requested them.
     bytes_cached : int
-        Number of bytes read from a cache instead.
+        Number of bytes read from a cache instead of the files.
     requests, requests_repeated : int
         Number of requests to object stores, and of those among them that repeat a failed one.
     latency : float

@@ -364,7 +364,7 @@ def _numbers(name: str, found: Any, kind: Any, shape: tuple[int, ...]) -> np.nda
 
 
 def _check_finite(name: str, numbers: np.ndarray | None, ids: np.ndarray) -> None:
-    """Raise for values that are not finite; the compiled module does not check all fields."""
+    """Raise for values that are not finite, because the compiled module checks only some fields."""
     if numbers is None:
         return
     for first in range(0, len(numbers), BATCH):
@@ -405,7 +405,7 @@ def gather_properties(
 
 
 def _batches(ids: np.ndarray, n_atoms: int, buffer: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the last atom before each batch of ids, and indices of the batch's atoms on this rank.
+    """Yield for each batch of ids: the last id before it, and indices of its atoms on this rank.
 
     If `buffer` bytes suffice, all atoms are sorted at once. Otherwise, each sort includes as many
     batches as the buffer allows.
@@ -454,8 +454,8 @@ def check_same_property(
 ) -> None:
     """Raise `UnwritableError` if a static property differs from that in a file to be extended.
 
-    On rank 0, `held(first, n)` returns the file's values for `n` atoms from atom `first` on,
-    counted from 0.
+    On rank 0, `held(name, first, n)` returns the file's values for `n` atoms from atom `first` on,
+    counted from 0; None if the file does not store the property.
     """
     for first in range(0, n_atoms, BATCH):
         expected = errors.first(partial(held, name, first, min(BATCH, n_atoms - first)))
@@ -482,7 +482,7 @@ class StaticProperties:
     def check_unchanged(self, ids: np.ndarray, properties: Mapping[str, np.ndarray | None]) -> None:
         """Raise `UnwritableError` if values, 8 bytes per atom, differ from those of earlier frames.
 
-        All ranks must pass the same properties. A property that is None is unchanged.
+        All ranks must pass the same properties. A property that is None is not checked.
         """
         mine = {name: _digest(ids, one) for name, one in properties.items() if one is not None}
         sums = np.array(list(mine.values()), dtype=np.uint64)
@@ -497,7 +497,7 @@ class StaticProperties:
                     )
 
     def keep(self) -> None:
-        """Keep the values of the last check; called after the frame was written."""
+        """Store the digests of the last check for later frames; called once a frame is written."""
         self._kept |= self._found
 
 

@@ -37,7 +37,7 @@ _SHAPE = b"\x01\x00"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: Offset of the version in the superblock.
 _VERSION = 8
-#: Offset of the address of the end of the file in the superblock.
+#: Offset, in the superblock, of the number that states where the file ends.
 _END = 40
 
 
@@ -101,8 +101,8 @@ def _node(change: Change) -> list[Piece]:
         parts = [(0, after), (after, None)]
     else:
         # In a leaf, children and keys are written first, then the number of children. Above the
-        # leaves, the key before the first new child already directs readers to that child: this
-        # one key is written last, when the child is counted.
+        # leaves, the key before the first new child already directs readers to that child. So this
+        # key is written last, after the number of children that includes the child.
         keys = before - key if change.new[5] == 0 else before
         parts = [(keys, after), (0, _WORD), (_WORD, keys), (after, None)]
     pieces = ((first, change.old[first:end], change.new[first:end]) for first, end in parts)
@@ -133,7 +133,7 @@ class RowCount(NamedTuple):
 
 
 def superblock_end(head: bytes) -> int | None:
-    """Read the end of the file from the superblock; a killed program may have left bytes after it.
+    """Read where the file ends from the superblock; a killed program may have left bytes after it.
 
     Returns None if the first 48 bytes are not a superblock of the version that paceline writes.
     """
@@ -143,9 +143,9 @@ def superblock_end(head: bytes) -> int | None:
 
 
 class CrashSafeFile(FileAtOffset):
-    """File object for HDF5 over an output with `size` committed bytes.
+    """File object through which HDF5 accesses an output, of which `size` bytes are committed.
 
-    Closing the file object keeps the output open. Writes to committed bytes wait for `apply`.
+    Closing this object does not close the output. Writes to committed bytes wait for `apply`.
     """
 
     def __init__(self, output: Output, size: int):
@@ -178,10 +178,10 @@ class CrashSafeFile(FileAtOffset):
         return size
 
     def write(self, data: Any) -> int:
-        """Keep bytes for `apply`, or write them immediately if they are beyond the end.
+        """Store bytes until `apply`, or write them immediately if they are beyond the end.
 
-        System errors are raised by `check` and hidden from HDF5, because HDF5 cannot close or
-        discard a file after a failed write.
+        System errors are hidden from HDF5, because it cannot close or discard a file after a failed
+        write. `check` raises them.
         """
         data = bytes(data)
         if self._at < self._end:
@@ -208,7 +208,8 @@ class CrashSafeFile(FileAtOffset):
     def apply(self, rows: Sequence[int]) -> None:
         """Write all waiting changes; the numbers of rows, at the offsets `rows`, come last.
 
-        If the system cannot write, the committed bytes are unchanged.
+        If disk space is insufficient, or an earlier write failed, an error is raised before any
+        committed byte is changed.
         """
         self.check()
         changes = [self._change(*span) for span in {(at, len(data)) for at, data in self._waiting}]

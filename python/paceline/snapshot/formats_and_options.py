@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 METHODS = ("sorted", "serial", "direct", "mpiio")
 #: Options that only some formats support, with their defaults.
 OPTIONS: dict[str, object] = {"title": "", "dt": None, "n_frames": None, "double": False}
-#: Active writers by resolved file name; garbage-collected writers drop out.
+#: Active writers by resolved file name; a garbage-collected writer is removed automatically.
 _OPEN_FILES: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
 
 
@@ -61,7 +61,7 @@ class ContainerFile(Container):
         return Place(os.fspath(path), tuple(starts))
 
     def commit(self) -> None:
-        """Count the frame, whose atoms were written."""
+        """Count the frame as complete, after its atoms were written."""
         self._file.commit()
         self.n_frames = self._file.n_frames
 
@@ -70,7 +70,10 @@ class ContainerFile(Container):
         self._file.cut_back()
 
     def stored_property(self, name: str, first: int, n_atoms: int) -> np.ndarray | None:
-        """Read names of the first frame; masses and charges are stored in each frame."""
+        """Read names from the first frame.
+
+        Return None for masses and charges, because they are stored in each frame and not once.
+        """
         names = self._file.stored_names(first, n_atoms) if name == "names" else None
         return None if names is None else np.frombuffer(names, np.uint8).reshape(-1, 8)
 
@@ -98,7 +101,7 @@ class FileFormat:
     options: tuple[str, ...] = ()
 
     def check_title(self, title: str) -> None:
-        """Raise `UnwritableError` if a file cannot store a title."""
+        """Raise `UnwritableError` if a file of this format cannot store the title."""
         if "\0" in title:
             raise UnwritableError(f"expected a title without zero bytes, found {title!r}")
         if self.in_lines:
@@ -116,7 +119,7 @@ class FileFormat:
 
 
 def _h5md(settings: Settings) -> Container:
-    """Make the container of an H5MD file; only rank 0 imports HDF5."""
+    """Make the container of an H5MD file; called on rank 0, so that no other rank imports HDF5."""
     from paceline.snapshot.write_h5md import H5MD
 
     return H5MD(settings)
@@ -310,7 +313,7 @@ def _check_threads() -> None:
 
 
 def given_writers(writers: int | Sequence[int], nodes: Sequence[str]) -> list[int]:
-    """Choose writers from their number or ranks; raise `UnsupportedError` if invalid."""
+    """Return the writing ranks, given their number or the ranks; raise if these are invalid."""
     n_ranks = len(nodes)
     if isinstance(writers, int | np.integer):
         if not 1 <= writers <= n_ranks:

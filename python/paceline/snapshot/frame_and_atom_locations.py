@@ -26,7 +26,7 @@ from paceline.trajectory.open import open_file
 if TYPE_CHECKING:
     from paceline.hdf5.topology import AtomColumn, AtomRow
 
-#: Ids of atoms use at most the buffer size divided by this number.
+#: The numbering of atoms may use at most the buffer size divided by this number.
 _PART = 8
 
 
@@ -72,7 +72,7 @@ class AtomNumbering:
         return self.starts.nbytes + self.before.nbytes
 
     def ids_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Convert atom numbers to ids from 1; return also a mask: false if no atom has the number.
+        """Convert atom numbers to ids from 1; also return a mask, False for numbers of no atom.
 
         Examples
         --------
@@ -130,7 +130,7 @@ class AtomBatch(NamedTuple):
     charges: np.ndarray | None
 
     def counted(self, numbering: AtomNumbering) -> Self:
-        """Convert atom numbers to ids, and remove stored rows that contain no atom."""
+        """Convert the atoms' numbers in the file to ids, and remove rows whose number is unused."""
         assert self.ids is not None
         ids, there = numbering.ids_of(self.ids)
         if there.all():
@@ -158,7 +158,7 @@ class FrameInfo:
     n_places: int
     #: Location in a text file of DL_POLY; None for other formats.
     text: TextFrameLocation | None = None
-    #: Properties out of `STATIC_PROPERTIES` that the frame holds.
+    #: Those of `STATIC_PROPERTIES` that the file stores for the frame.
     known: Sequence[str] = ()
     #: Rows of "ids" and of the `known` properties in an HDF5 file.
     rows: Mapping[str, "AtomRow"] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class FrameInfo:
 
     @property
     def field_bits(self) -> int:
-        """Bits of the vectors that the frame holds."""
+        """Bits of the vectors (positions, velocities, forces) that the frame contains."""
         return field_bits(self.fields)
 
     @property
@@ -194,22 +194,22 @@ class FrameInfo:
 
     @property
     def has_names(self) -> bool:
-        """True if the frame holds names."""
+        """True if the file stores names for the frame."""
         return "names" in self.known
 
     @property
     def has_masses(self) -> bool:
-        """True if the frame holds masses."""
+        """True if the file stores masses for the frame."""
         return "masses" in self.known
 
     @property
     def has_charges(self) -> bool:
-        """True if the frame holds charges."""
+        """True if the file stores charges for the frame."""
         return "charges" in self.known
 
     @contextlib.contextmanager
     def explaining_ids(self) -> Iterator[None]:
-        """Add to errors how the file counts its atoms, unless it counts from 1."""
+        """Add to error messages how the file numbers its atoms, unless it numbers them from 1."""
         try:
             yield
         except UnsupportedError as error:
@@ -234,7 +234,7 @@ class FrameInfo:
         return self.vectors
 
     def read(self, first: int, last: int) -> AtomBatch:
-        """Decode a range of slots of the file; the end is excluded."""
+        """Decode the atoms in the slots of the file from `first` to `last`, which is excluded."""
         atoms = np.arange(first, last)
         decoded = FrameBuffer.allocate(
             self.extents.frames.astype(np.int64), len(atoms), self.fields
@@ -246,7 +246,7 @@ class FrameInfo:
         found = AtomBatch(None, vectors, None, None, None)
         if not self.rows:
             return found
-        # Deferred: only these files need the HDF5 library.
+        # Imported here, because only files with `rows` need the HDF5 library.
         from paceline.hdf5.topology import read_atom_rows
 
         beside: dict[str, Any] = {**read_atom_rows(self.path, self.rows, first, last)}
@@ -304,8 +304,8 @@ class SnapshotFile:
         extents = extents_in(0, file, np.array([number], dtype=np.uint64))
         if isinstance(file.spec, IndexedFileSpec) and FORMATS[file.format].is_text:
             return _text_frame_info(file.spec, extents, file.n_atoms)
-        # A buffer for no atoms, but with all fields: every reader then reports the fields of the
-        # frame.
+        # The buffer has no atoms, but all fields. So every reader reports which fields the frame
+        # contains.
         head = FrameBuffer.allocate(np.array([number]), 0, fields_in(file.fields))
         reader = file.spec.open(np.empty(0, dtype=np.int64), file.fields)
         reader.read(extents, head, required=0, skip=False)

@@ -34,16 +34,16 @@ class Snapshot:
     ----------
     ids : numpy.ndarray of int64, shape (n,)
         Numbers of this rank's atoms, increasing. They count from 1, unless an H5MD file numbers its
-        particles differently. Those of ghosts are increasing, too; atoms with several images
-        occur again.
+        particles differently. The numbers of ghosts follow, increasing as well; the number of an
+        atom with several images is repeated.
     positions : numpy.ndarray of float64 or float32, shape (n, 3), or None
-        Positions in the file, not wrapped, Å; with ghosts, of the images in the rank's domain and
-        near it. float64 from CONFIG, REVCON and HISTORY, float32 from other formats. None if the
-        frame has no positions.
+        Positions in the file, not wrapped, Å; with ghosts, positions of the images that are in the
+        rank's domain or near it. float64 from CONFIG, REVCON and HISTORY, float32 from other
+        formats. None if the frame has no positions.
     velocities : the same
         Velocities, Å/ps.
     forces : the same
-        kJ/(mol·Å).
+        Forces, kJ/(mol·Å).
     names : numpy.ndarray of str, shape (n,), or None
         Names of at most 8 characters: from CONFIG, REVCON, HISTORY, and from H5MD files that
         paceline wrote.
@@ -251,12 +251,12 @@ class Reader:
             Function that takes read-only positions from the file, shape (n, 3), Å, and returns n
             ranks. Each reading rank calls it for the atoms that it has read.
         ghosts : float, optional
-            Width of the halo of each domain of `grid`, Å: the rank also gets all images of atoms
-            behind its domain's faces that are at most so far behind each of them. These are all
-            within that distance of the domain, and at edges and corners some that are farther away,
-            as in DL_POLY. A halo may be wider than a domain or than the cell, up to 8 times, and
-            then contains several images of an atom, also of the rank's own. There are no images
-            along vectors that are not periodic.
+            Width of the halo around each domain of `grid`, Å. The rank also gets all images of
+            atoms that are outside its domain, but beyond no face by more than this width. These
+            include all images within this distance of the domain and, at edges and corners, images
+            that are farther away, as in DL_POLY. A halo may be wider than a domain, and up to 8
+            times as wide as the cell. It then contains several images of an atom, also of the
+            rank's own atoms. There are no images along vectors that are not periodic.
 
         Returns
         -------

@@ -37,8 +37,9 @@ class Settings:
     n_atoms: int
     #: Title, for formats that have one.
     title: str
-    #: True if existing frames are kept, and False if the file is replaced.
+    #: True if frames are added to an existing file.
     append: bool
+    #: True if an existing file is replaced.
     overwrite: bool
     #: Maximum number of frames, for a layout that needs it.
     n_frames: int | None
@@ -96,7 +97,7 @@ class Container(ABC):
 
     @abstractmethod
     def commit(self) -> None:
-        """Count the frame, after its atoms were written."""
+        """Count the frame as complete, after its atoms were written."""
 
     @abstractmethod
     def cut_back(self) -> None:
@@ -199,7 +200,7 @@ class Output:
         return os.fstat(self._descriptor).st_size
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read bytes; fewer at the end of the file."""
+        """Read `size` bytes; fewer if the file ends before."""
         pieces = []
         while size > 0 and (piece := read_at(self._descriptor, size, offset)):
             pieces.append(piece)
@@ -235,7 +236,7 @@ class Output:
             os.fsync(self._descriptor)
 
     def check_not_replaced(self) -> None:
-        """Raise `FileChangedError` if the name no longer belongs to this file."""
+        """Raise `FileChangedError` if another file, or none, now has the name of this file."""
         try:
             same = os.path.samestat(os.stat(self.name), os.fstat(self._descriptor))
         except FileNotFoundError:

@@ -126,7 +126,7 @@ class H5MD(Container):
         self._find_rows()
 
     def _open(self) -> None:
-        """Open the file as it is on the disk, and ignore bytes after its end."""
+        """Open the file as it is on the disk; ignore bytes after the end in its superblock."""
         assert self._output is not None
         path = self._settings.path
         size = superblock_end(self._output.read(0, 48))
@@ -169,8 +169,8 @@ class H5MD(Container):
         )
         self._file.flush()
         for one in self._rows:
-            # Write the number of rows without HDF5, which cannot extend contiguous datasets, and
-            # would count all their rows from the beginning.
+            # Write the number of rows without HDF5. It cannot extend contiguous datasets: it would
+            # count all rows for which they have space, from the first frame on.
             self._file_bytes.seek(one.offset)
             self._file_bytes.write((self.n_frames + 1).to_bytes(8, "little"))
         self._file_bytes.apply([one.offset for one in self._rows])
@@ -236,7 +236,7 @@ class _Existing(NamedTuple):
 
 
 def _create(h5: h5py.Group, settings: Settings, contents: Contents) -> None:
-    """Create all objects in a file that precede the first frame."""
+    """Create everything that the file must contain before its first frame."""
     n_atoms, n_frames = settings.n_atoms, settings.n_frames
     kind, width = ("<f8", 8) if settings.double else ("<f4", 4)
     if n_frames is None and n_atoms * 3 * width > _LARGEST_CHUNK:

@@ -72,8 +72,8 @@ class BackgroundWrite:
         """Warn that the file was not closed, and report an error in its last frame."""
         if self._thread is None:
             return
-        # If the file is garbage-collected in the thread itself, the thread cannot wait for itself,
-        # and has nothing left to do.
+        # If the writer is garbage-collected in its own thread, the write is already done, and the
+        # thread cannot wait for itself.
         if self._thread is not threading.current_thread():
             self._thread.join()
         how = "its last frame is in it"
@@ -211,7 +211,7 @@ class WriteSession:
         self.costs.append(cost)
 
     def _check_same_system(self, atoms: LocalAtoms) -> None:
-        """Check that atoms equal those of an existing file."""
+        """Check that names, masses and charges equal those in the file to be extended."""
         container = self._container
         for name in STATIC_PROPERTIES:
             values = atoms.array(name)
@@ -251,7 +251,10 @@ class WriteSession:
                 self._container.cut_back()
 
     def close(self) -> None:
-        """Finish the file after all ranks close it; raise errors of other ranks' frames."""
+        """Wait until all ranks call `close`, then finish the file.
+
+        If other ranks called `write` meanwhile, raise the error of that frame.
+        """
         errors, missed = self._errors, None
         call: dict[str, object] = {"call": "close"}
         closing = False
@@ -313,13 +316,14 @@ class Writer:
         methods write equal bytes.
     writers : int or sequence of int, optional
         Number of writing ranks, or the ranks, for `method="sorted"`. By default, for P ranks, the
-        largest power of two up to min(P, 8 √P), or a rank for each MiB of a frame.
+        largest power of two up to min(P, 8 √P), and at most one rank for each MiB of a frame.
     buffer : str or int
         Memory of a writing rank in addition to its own atoms, independent of `n_atoms`: bytes, or
         "64 MiB".
     append : bool
         True to extend an existing file. It must have the same number of atoms, the same fields and,
-        if stored, the same names. An incomplete last frame of a killed program is removed.
+        if stored, the same names; for H5MD also the same masses and charges. An incomplete last
+        frame of a killed program is removed.
     overwrite : bool
         True to replace an existing file when the first frame is complete.
     n_frames : int, optional

@@ -14,7 +14,7 @@ from paceline._util.files import SCHEMES, check_local, check_no_url, is_address
 from paceline._util.python_object_digest import digest
 from paceline.errors import DamagedFileError, UnsupportedError
 
-#: Part of an address that names a version. Its question mark is not part of a pattern.
+#: Part of an address that names a version. Its question mark is not a wildcard of a pattern.
 _VERSION = re.compile(r"\?(versionId|generation)=[^/]*$")
 #: Name of the subfolder of the cache folder for copied files.
 _COPIES = "objects"
@@ -67,9 +67,10 @@ def _local_file(address: str) -> str:
 
 
 def matching_objects(address: str) -> list[str]:
-    """List the objects of a bucket that match a pattern; the address itself without a pattern.
+    """List the addresses of objects in a bucket that match a pattern.
 
-    Raises `FileNotFoundError` if none matches, and `UnsupportedError` without a bucket.
+    An address that is no pattern is returned as the only item. Raises `FileNotFoundError` if no
+    object matches, and `UnsupportedError` if the pattern names no bucket.
     """
     # Addresses of web servers often contain a question mark, and servers cannot list their files.
     if not has_magic(_VERSION.sub("", address)) or address.startswith(("http://", "https://")):

@@ -137,7 +137,10 @@ def _receive_slice(
 
 @dataclass(frozen=True)
 class SentValues:
-    """Values to send to the workers of one pass, and files from which workers may read them."""
+    """Atoms and fields to send to the workers of one pass, and files that may replace the sending.
+
+    Workers may read the values from these files.
+    """
 
     #: Increasing atom indices; None for all atoms.
     atoms: np.ndarray | None
@@ -265,7 +268,7 @@ class ArrayFile:
 
     @property
     def fingerprint(self) -> str:
-        """Placeholder text: arrays have no fingerprint, and are compared only if necessary."""
+        """Placeholder text: arrays have no fingerprint; `content` identifies them if necessary."""
         return "none: an array in memory"
 
     @property
@@ -300,7 +303,7 @@ class ArrayFile:
         return np.zeros_like(frames), np.zeros_like(frames)
 
     def slice_of(self, frames: np.ndarray) -> ArraySlice:
-        """Return slices of the arrays."""
+        """Return these frames as a slice of the arrays, which is sent to a worker."""
         numbers = frames.astype(np.int64)
         known = self._cells_of(numbers), self._times_of(numbers), numbers, self.fields
         return ArraySlice(self.values, _rows_of(numbers), *known)
@@ -367,7 +370,10 @@ class ArrayChain(Chain):
         return self._file.content
 
     def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:
-        """Return a function that locates frames; its slices are pickled for workers of `source`."""
+        """Return a function that locates frames.
+
+        The slices in its results are pickled with only the values that workers of `source` need.
+        """
         fields = [name for name in source.fields if name in self._file.values]
         mapped: dict[str, MappedAgain] = {}
         written = None

@@ -39,7 +39,8 @@ from paceline.trajectory.open import OBJECTS_AT_A_TIME, notes_of, open_files, re
 #: Maximum difference between times of the same frame in two files, relative to the largest time.
 _ROUNDING = 1e-6
 
-#: Values of `index_origin` for indexes that contain times, so that a store is not asked for them.
+#: Values of `index_origin` for indexes that contain the times of all frames. So these times need no
+#: request to an object store.
 _WITH_TIMES = ("scanned", "extended", "loaded", "HDF5's own")
 
 #: Maximum size of the blocks of scanned objects that are kept for the analyses, bytes; at most half
@@ -57,9 +58,9 @@ class Chain:
     `varying`, the number may vary from frame to frame. `refresh` rebuilds the indexes. `continuous`
     orders the files by time and leaves out frames that a later file repeats; a warning reports
     these frames unless `quiet`. A warning reports unknown times unless `times_given`. `opener`
-    replaces `paceline.trajectory.open.open_files`. Workers read through `cache`. Objects of stores
-    without an index are scanned through it; without a cache, what a scan has read is kept in a
-    temporary one until the chain is no longer used.
+    replaces `paceline.trajectory.open.open_files`. Workers read through `cache`. An object in an
+    object store that has no index is scanned through `cache`, too. If `cache` is None, a temporary
+    cache stores the scanned bytes until the chain is no longer used.
 
     Raises `AtomCountError` for a file with another number of atoms, `UnsupportedError` for an
     unrecognised format or if no file has a complete frame, and `DamagedFileError` if the first
@@ -70,9 +71,9 @@ class Chain:
     in_memory = False
     #: True for the file of a stream: its receiver has already warned of times that run backwards.
     is_streamed = False
-    #: Last file if it had no complete frame and was left out; otherwise None.
+    #: Name of the last file if it had no complete frame and was left out; otherwise None.
     _unbegun: str | None = None
-    #: Cache for the blocks of the files that workers read; None without one.
+    #: Cache for the blocks of the files that workers read; None if they are not cached.
     cache: Cache | None
 
     def __init__(
@@ -94,7 +95,8 @@ class Chain:
         self._options, self._n_atoms = options, n_atoms
         if cache is None and any(is_address(name) for name in names):
             cache = self._temporary_cache()
-        #: Warnings about the files, except for unknown times, for the record of results.
+        #: Warnings about the files, which are recorded with results. Warnings about unknown times
+        #: are not included.
         self.warnings: list[str] = []
         with kept_warnings(self.warnings):
             files = opener(names, options=options, n_atoms=n_atoms, refresh=refresh, cache=cache)
@@ -121,7 +123,7 @@ class Chain:
     def _temporary_cache(self) -> Cache | None:
         """Create a cache for scanned objects, which is removed with the chain.
 
-        None if no folder for temporary files can be written.
+        Return None if there is no writable folder for temporary files.
         """
         try:
             folder = ScratchFolder("scan")
@@ -147,7 +149,7 @@ class Chain:
         self._choose(whole)
 
     def _warn_of_times(self) -> None:
-        """Warn in one line of files with several frames whose times are unknown."""
+        """Warn in one line of files whose times are unknown, unless there is only one frame."""
         pairs = zip(self.names, self.files, strict=True)
         found = [(name, file.time_doubt) for name, file in pairs if file.time_doubt]
         if found and self.n_frames_of_files > 1:
@@ -323,10 +325,10 @@ class Chain:
         return times, steps
 
     def extended(self) -> Self:
-        """Open the files again, with the frames appended to the last one since.
+        """Open the files again, and include frames that were appended to the last file since.
 
         Raises `FileChangedError` if a file is not the one that was opened, and `UnsupportedError`
-        as `check_growing`.
+        for the reasons of `check_growing`.
         """
         self.check_growing()
         chain = self._reopen(*self._state)
@@ -391,7 +393,7 @@ class Chain:
         options: Hdf5Options,
         n_atoms: int | None,
     ) -> Self:
-        """Open a chain again with the same frames, plus frames appended to the last file since."""
+        """Open a chain again, with frames that were appended to its last file since."""
         chain = cls.__new__(cls)
         chain.names, chain._kept = list(names), list(kept)
         chain._options, chain._n_atoms, chain.cache = options, n_atoms, None
@@ -412,7 +414,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Repeated frames of one file: the next file, or a restart in this file, covers their times."""
+    """Repeated frames of one file: a later file, or a restart in the same file, has their times."""
 
     earlier: str
     later: str
@@ -475,7 +477,7 @@ class _Stretch:
         first, last = ends.tolist()
         if not math.isfinite(first) or (first == last and file.n_frames > 1):
             return plain
-        # A tenth of the time between frames is larger than a rounding error.
+        # Differences above a tenth of the time between frames are no rounding errors.
         between = abs(last - first) / file.n_frames
         return replace(plain, first=first, last=last, rounding=_rounding(first, last, between))
 

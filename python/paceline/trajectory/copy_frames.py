@@ -107,7 +107,7 @@ class Copier:
 
 @contextlib.contextmanager
 def _opened(path: str, samples: bytes) -> Iterator[Origin]:
-    """Open a file, or the version of an object that the samples identify."""
+    """Open a file, or that version of an object in an object store which `samples` identifies."""
     if is_address(path):
         yield _core.ObjectBytes(path, samples)
         return
@@ -218,7 +218,10 @@ class FrameCopy:
                 at += n
 
     def between(self, first: int, stop: int) -> tuple[Segment, Extents] | None:
-        """Return the bytes for offsets from `first` to `stop`, and the frames that begin there."""
+        """Return the bytes for these offsets of the new file, and the frames that begin in them.
+
+        Return None if this copy has no bytes from offset `first` to `stop`.
+        """
         frames = np.arange(self.first, self.stop, dtype=np.uint64)
         begin, end = max(first, self.at), min(stop, self.at + self.size)
         if begin >= end:

@@ -366,7 +366,8 @@ class FileTrajectory(Trajectory):
         FileChangedError
             The file was replaced, truncated or rewritten.
         UnsupportedError
-            Frames cannot be appended, because they are in an array, or ordered by time.
+            The trajectory cannot grow, for example because it is an array, an HDF5 file, or files
+            whose frames were ordered by time.
         """
         self._check_open()
         before, self.chain = self.n_frames, self.chain.extended()
@@ -626,7 +627,7 @@ class FileTrajectory(Trajectory):
             yield Block(decoded, None, {})
 
     def iter_frames(self, numbers: np.ndarray) -> Iterator[Frame]:
-        """Yield frames by number; frames with equal numbers of atoms are decoded together."""
+        """Yield frames by number; several are decoded together if the number of atoms is fixed."""
         if self.chain.varying is not None:
             yield from (self.read_frame(int(number)) for number in numbers)
             return
@@ -643,7 +644,11 @@ class FileTrajectory(Trajectory):
         return self._frame(self._frame_reading.read_alone(number), 0)
 
     def read_varying_frame(self, number: int, *, check_validity: bool = False) -> FrameBuffer:
-        """Read one frame with its own number of atoms; with `check_validity`, only check it."""
+        """Read one frame with its own number of atoms.
+
+        With `check_validity`, store the result of the validity check instead of positions,
+        velocities and forces.
+        """
         self._check_open()
         file, extents = self.chain.extent(number)
         spec, n_atoms = self.chain.files[file].spec_of(int(extents.frames[0]))

@@ -280,7 +280,10 @@ def _has_frame(path: str) -> bool:
 
 
 def wait_for_reference(trajectory: Growable, frame: int, idle: float) -> None:
-    """Wait until a trajectory has a frame, or its last file has not grown for `idle` seconds."""
+    """Wait until a trajectory has the frame `frame`, or its last file stops growing.
+
+    It is taken to have stopped if it has not grown for `idle` seconds.
+    """
     feed = FollowedFile(trajectory.chain.files[-1].path, idle)
     while trajectory.n_frames <= frame and feed.ended is None:
         if feed.wait(SLOWEST_LOOK):

@@ -75,7 +75,7 @@ _DISCONNECT = _header(Packet.DISCONNECT)
 
 
 class _EndOfStream(Exception):
-    """Signal: the engine has closed the connection."""
+    """Signal that the engine has ended the stream; its text is the reason."""
 
 
 class ImdStream:
@@ -149,8 +149,8 @@ class ImdStream:
         self._units, self._style, self._timeout = _Units.of_style(units), units, timeout
         self._given = n_atoms is not None
         self._buffer, self._start, self._stop = bytearray(_BUFFER), 0, 0
-        # Numbers of bytes: received; up to the end of the last complete frame; before the present
-        # packet.
+        # Numbers of bytes: `_taken` were received in total, `_border` up to the end of the last
+        # complete frame, and `_at` before the present packet.
         self._taken = self._border = self._at = 0
         self._energies: Mapping[str, float] | None = None
         self._step: int | None = None
@@ -170,7 +170,7 @@ class ImdStream:
             self._order = "<" if self.session.little_endian else ">"
             self._swaps = self.session.little_endian != (sys.byteorder == "little")
             self._parts = self.session.packets
-            # Also called when the object is deleted, or at the end of the script.
+            # The farewell is also sent when this object is deleted, or when the script ends.
             self._farewell = weakref.finalize(self, _say_farewell, self._socket)
             self._greeted = True
             self._socket.sendall(_header(Packet.GO))
@@ -309,7 +309,10 @@ class ImdStream:
             return frame
 
     def _end(self, reason: str) -> None:
-        """Record the end of the stream; raise an error if it is within a frame, or a reset."""
+        """Record the end of the stream.
+
+        Raise an error if the stream ends within a frame, or if the connection was reset.
+        """
         if self._closing:
             self.ended = "it was closed"
             return
@@ -511,7 +514,7 @@ class ImdStream:
         try:
             if self.ended is None:
                 if self._paused:
-                    self.resume()  # the next client, or nobody, would have to end the pause
+                    self.resume()  # otherwise the pause lasts until another client ends it
                 if leave_running:
                     # Without a client, LAMMPS crashes when it sends a frame: let it send none.
                     never = _header(Packet.RATE, 2**31 - 1)
@@ -618,7 +621,7 @@ _PATIENCE = "timeout= (--idle) waits longer"
 
 
 def _possible_timeout(seconds: float | None) -> float | None:
-    """Check a time without data, seconds, and limit it to the longest one of a socket."""
+    """Check a timeout, seconds, and limit it to the longest timeout that a socket supports."""
     if seconds is None:
         return None
     return min(positive_number("timeout", seconds, "s"), threading.TIMEOUT_MAX)

@@ -83,7 +83,8 @@ class ImdSession:
     has_time, has_energies, has_box, has_positions, has_velocities, has_forces : bool
         True if frames have this part. In version 2, frames may have energies.
     wrapped : bool
-        True if the engine wraps positions into the cell. Version 2 does not say; False.
+        True if the engine wraps positions into the cell. False in version 2, which does not state
+        this.
     """
 
     version: int
@@ -227,6 +228,6 @@ def encoded_frame(frame: StreamFrame, session: ImdSession) -> bytes:
             parts.append(frame.cell.astype(np.float32).tobytes())
         else:
             assert frame.energies is not None, "the session states energies"
-            low = (step + 2**31) % 2**32 - 2**31  # the step has only 32 bits there
+            low = (step + 2**31) % 2**32 - 2**31  # the step of an energy packet has 32 bits
             parts.append(struct.pack("=i9f", low, *frame.energies.values()))
     return b"".join(parts)

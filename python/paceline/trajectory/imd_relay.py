@@ -112,8 +112,8 @@ class Served:
 class StreamRelay:
     """Server of IMD version 3 that passes on the frames of an engine.
 
-    Subscribers may pause their own frames; other requests do not reach the engine. Units are not
-    converted.
+    A subscriber may pause the frames that the relay sends to it. No request of a subscriber reaches
+    the engine. Units are not converted.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class StreamRelay:
     port : int
         Port to which subscribers connect.
     n_frames : int
-        Number of frames that came.
+        Number of frames that were received.
     served : list of Served
         Subscribers that have left, with the numbers of frames that were sent and skipped.
 
@@ -204,7 +204,7 @@ class StreamRelay:
                 self._lock.wait(_INTERVAL)  # in parts, so that Ctrl-C works on Windows
         stream = self._stream = ImdStream(self.address, **self._options)  # type: ignore[arg-type]
         session = dataclasses.replace(stream.session, version=3)
-        if stream.session.version == 2:  # frames need not have energies
+        if stream.session.version == 2:  # some of its frames may have no energies
             session = dataclasses.replace(session, has_energies=False)
         with self._lock:
             self.session = session
@@ -232,7 +232,7 @@ class StreamRelay:
             self._end(_GRACE)
 
     def close(self, grace: float = _GRACE) -> None:
-        """Leave the engine; give subscribers some seconds for the frames that wait for them."""
+        """Disconnect from the engine; send frames that wait for subscribers for `grace` seconds."""
         if self._stream is not None:
             self._stream.close()
         self._end(grace)
@@ -249,7 +249,7 @@ class StreamRelay:
 
     def _call(self) -> None:
         """Wake the thread."""
-        with contextlib.suppress(OSError):  # it has been woken, or has ended
+        with contextlib.suppress(OSError):  # the thread was already woken, or has ended
             self._wake.send(b"\0")
 
     def _serve(self) -> None:
@@ -287,7 +287,7 @@ class StreamRelay:
         """Accept a subscriber, or refuse it if there are too many."""
         try:
             connection, peer = self._listener.accept()
-        except OSError:  # it has left
+        except OSError:  # the subscriber has left
             return
         if len(self._subscribers) >= MOST or self._ends is not None:
             connection.close()
@@ -313,7 +313,7 @@ class StreamRelay:
             self._dismiss(selector, one)
 
     def _heed(self, one: _Subscriber, kind: int) -> None:
-        """Follow a request of a subscriber, as far as it concerns this subscriber only.
+        """Obey a request of a subscriber if it concerns only this subscriber.
 
         Raises `ConnectionError` if the subscriber leaves, or does not follow the protocol.
         """
@@ -339,7 +339,7 @@ class StreamRelay:
                 selector.modify(one.connection, events, one)
 
     def _dismiss(self, selector: selectors.BaseSelector, one: _Subscriber) -> None:
-        """Close a connection, and keep its numbers of frames."""
+        """Close a connection, and record how many frames were sent and skipped."""
         if one not in self._subscribers:
             return
         self._subscribers.remove(one)

@@ -48,12 +48,13 @@ _OF_NETCDF = {"nc", "ncdf"}
 #: Text that is added to the warning that the last frame is truncated.
 _MAY_GROW = "; the simulation may still be writing it"
 
-#: Size below which one file is opened in the calling thread, bytes. Its scan takes less than the
-#: patience of a user who presses Ctrl-C.
+#: Size below which a single file is opened in the calling thread, bytes. Its scan is so short that
+#: Ctrl-C need not stop it.
 _SCANNED_AT_ONCE = 2**25
 #: Number of files that are indexed at a time, which limits the number of open files.
 _FILES_AT_A_TIME = 16
-#: Number of objects of stores that are indexed at a time: mostly they wait for responses.
+#: Number of objects of stores that are indexed at a time. It is larger, because threads mostly wait
+#: for responses.
 OBJECTS_AT_A_TIME = 32
 
 
@@ -93,7 +94,7 @@ def with_copies(given: Any) -> Any:
 
 
 def may_be_hdf5(path: str) -> bool:
-    """False for an object with the extension of another format, otherwise true."""
+    """False for an object of a store that has the extension of another format; otherwise true."""
     others = {ending for format in FORMATS.values() for ending in format.extensions} - _OF_NETCDF
     return not is_address(path) or Path(path).suffix[1:].lower() not in others
 
@@ -102,7 +103,8 @@ def files_named(name: str | os.PathLike) -> list[str]:
     """Find the files that match a name or a pattern, in natural order: part2 before part10.
 
     A file with exactly this name takes precedence. Names may be addresses of objects. Raises
-    `FileNotFoundError` if no file matches a pattern, and `UnsupportedError` for other URLs.
+    `FileNotFoundError` if no file matches a pattern, and `UnsupportedError` for URLs with other
+    schemes.
 
     Examples
     --------
@@ -162,7 +164,8 @@ def open_files(
     # change its own.
     names = [source_path(source_name(path)) for path in paths]
     if is_confined():
-        # The index beside a file may be a link to outside, which the core would follow.
+        # The index beside a file may be a link to a file outside the permitted folders. The
+        # compiled module would follow the link.
         for place, name in (os.path.split(name) for name in names if not is_address(name)):
             check_local(os.path.join(place, f".{name}.paceline-index"))
     n_bytes = sum(sizes_of(names))
@@ -172,7 +175,7 @@ def open_files(
         at_a_time = OBJECTS_AT_A_TIME
     at_a_time = min(at_a_time, len(names))
     folder, kept = cache_folder(), None
-    # The name of the folder may contain environment variables that only other nodes have.
+    # The name of the cache's folder may contain environment variables that only other nodes define.
     with suppress(UnsupportedError):
         kept = None if cache is None else cache.here()
     with ExitStack() as stack:

@@ -54,8 +54,7 @@ def _n_threads() -> int:
 class _CallsOfThreads:
     """Delays a fork until all threads have finished their current calls.
 
-    Otherwise the arrays that a thread is filling would stay borrowed for ever in the forked
-    process.
+    Otherwise the forked process would treat the arrays that a thread is filling as in use for ever.
     """
 
     def __init__(self) -> None:
@@ -118,7 +117,7 @@ class FrameDecoder:
 
     def __call__(self, decoded: FrameBuffer, *, skip: bool) -> list[tuple[int, str]]:
         """Decode the frames of a buffer; with `skip`, return the unreadable rows with reasons."""
-        if self._process != os.getpid():  # the files belong to the process before the fork
+        if self._process != os.getpid():  # the open files belong to the parent process
             self._forget()
         reader = _take_free(self._readers) or self._source.open()
         stats = reader.read(self._chain.extents(decoded.frames), decoded, skip=skip)
@@ -127,9 +126,9 @@ class FrameDecoder:
 
 
 def _requested(chain: Chain, source: FrameSource, piece: tuple[FrameBuffer, slice]) -> object:
-    """Request the bytes of some rows from an object store; they are kept with the returned reader.
+    """Request the bytes of some rows from an object store; the returned reader stores them.
 
-    Otherwise only the bytes of the pieces that threads decode at present are requested together.
+    Without these requests, only bytes that threads need at present are requested at a time.
     """
     extents, reader = chain.extents(piece[0].frames[piece[1]]), source.open()
     if len(set(extents.files.tolist())) > OPEN_FILES:
@@ -141,7 +140,7 @@ def _requested(chain: Chain, source: FrameSource, piece: tuple[FrameBuffer, slic
 
 
 def _take_free(things: list[_T]) -> _T | None:
-    """Take a free reader for this thread; None if no reader is free."""
+    """Remove and return a free reader or buffer for this thread; None if none is free."""
     try:
         return things.pop()
     except IndexError:
@@ -236,7 +235,7 @@ class _BlockDecoder:
         self._buffers: list[FrameBuffer] = []
 
     def __call__(self, numbers: Sequence[int]) -> _Block:
-        """Decode frames; note the rows that could not be read."""
+        """Decode frames; record the rows that could not be read."""
         frames = np.array(numbers)
         buffer = _take_free(self._buffers)
         if buffer is None or len(buffer.frames) < len(frames):
@@ -251,9 +250,9 @@ class _BlockDecoder:
 
 
 def _span(chain: Chain, frame_bytes: int, step: int) -> int:
-    """Choose the number of frames that one thread decodes together, for a given frame step.
+    """Choose the length of a range of frames, of which one thread decodes every `step`-th frame.
 
-    With this number, pieces end at chunk boundaries.
+    It is a multiple of the frames per chunk, so that pieces end at chunk boundaries.
     """
     wanted = max(1, min(BLOCK_FRAMES, BLOCK_BYTES // frame_bytes)) * step
     return chain.chunk_frames * max(1, wanted // chain.chunk_frames)
@@ -312,7 +311,8 @@ class ReadAhead:
     def _next(self, frame: int) -> _Block | None:
         """Return the next block if it begins with this frame; otherwise check for equal spacing."""
         if self._ahead:
-            # Reading this single frame raises the error again, with the frame's number.
+            # The error is ignored here, because reading the single frame raises it again, with the
+            # frame's number.
             with suppress(OSError):
                 _, block = self._ahead.take()
                 if block.numbers[0] == frame:
@@ -336,7 +336,11 @@ class ReadAhead:
 
 
 class FieldReader:
-    """Reads fields of atoms in any order, on threads; `columns` index the decoded atoms."""
+    """Reads fields of atoms in any order, on threads.
+
+    `columns` are the indices of the requested atoms among the decoded atoms; None if both are the
+    same.
+    """
 
     def __init__(self, chain: Chain, source: FrameSource, columns: np.ndarray | None):
         self._chain = chain
@@ -364,7 +368,7 @@ class FieldReader:
     def read(
         self, parts: Iterable[np.ndarray]
     ) -> Generator[tuple[FrameBuffer, list[tuple[int, str]]], None, None]:
-        """Decode the frames of each part, and later parts ahead; also yield the damaged rows."""
+        """Yield the decoded frames of each part and its damaged rows; decode later parts ahead."""
         limit_open_files(self._decoder)
         decode = partial(self.decode, skip=True)
         source = self._source

@@ -122,9 +122,9 @@ ARRAYS = (
 class SampledTrajectory:
     """Trajectory from which samples are taken. Its pickle contains names, and opens no file.
 
-    The frames are `frames`, of which `block_frames` adjacent ones are read together. `columns`
-    index the decoded atoms; None if they are the wanted ones. Features have a row for each frame of
-    the trajectory.
+    `frames` are the chosen frames. Those among `block_frames` adjacent frames of the trajectory are
+    read together. `columns` are the indices of the wanted atoms among the decoded atoms; None if
+    both are the same. Features have a row for each frame of the trajectory.
     """
 
     def __init__(
@@ -194,8 +194,8 @@ class SampledTrajectory:
 def frames_together(chain: Chain, n_chosen: int) -> int:
     """Choose the number of adjacent frames to read together if `n_chosen` frames may be used.
 
-    It is 1 where any frame is read as quickly as its neighbour. Otherwise it is the number of
-    frames in a chunk, or, in an object store, the number of frames in a request of some MiB.
+    It is 1 if any frame is read as quickly as the next one. Otherwise it is the number of frames in
+    a chunk or, for an object store, the number of frames in a request of some MiB.
     """
     if any(is_address(file.path) for file in chain.files):
         wanted = max(1, min(BLOCK_FRAMES, int(BLOCK_BYTES / chain.bytes_per_frame)))
@@ -209,9 +209,10 @@ def frames_together(chain: Chain, n_chosen: int) -> int:
 class SampleOrder:
     """Order of samples: shuffled anew in each epoch, and equal for any number of workers.
 
-    Single frames are shuffled together. If frames are read together in blocks, blocks are shuffled
-    and dealt to `n_lanes` lanes. A lane shuffles the samples of some blocks at a time, at least
-    `pool` samples, and batches come from the lanes in turn. So few blocks are in use at any time.
+    If frames are read one by one, all samples are shuffled together. If frames are read together in
+    blocks, blocks are shuffled and dealt to `n_lanes` lanes. A lane shuffles the samples of some
+    blocks at a time, at least `pool` samples, and batches come from the lanes in turn. So only few
+    blocks are in use at any time.
     """
 
     #: First sample and number of samples of each block, int64; None if blocks are single samples.
@@ -233,7 +234,10 @@ class SampleOrder:
         return whole + (rest > 0 and not self.drop_last)
 
     def of_epoch(self, epoch: int, share: tuple[int, int] = (0, 1)) -> Iterator[np.ndarray]:
-        """Yield the samples of each batch; of a `share` (rank, size), those of every size-th."""
+        """Yield the samples of each batch; for a `share` (rank, n), of every n-th batch from rank.
+
+        Batches are counted from 0.
+        """
         rank, n_shares = share
         batches = self._by_lanes(epoch) if self.blocks and self.shuffle else self._all(epoch)
         rest = self.n_batches % n_shares if self.drop_last else 0
@@ -292,9 +296,10 @@ def replace_empty(
     samples_of: Callable[[Batch], np.ndarray],
     read: Callable[[np.ndarray], Batch],
 ) -> Iterator[Batch]:
-    """Replace each batch without samples by the last one with samples, or else by the first one.
+    """Replace each batch without samples by the last batch before it that has samples.
 
-    So all processes that share an epoch get equally many batches. Raises `DamagedFileError` if no
+    If there is none before it, the first batch with samples is used. So all processes that share an
+    epoch get equally many batches. Raises `DamagedFileError` if no
     batch has a sample.
     """
     last, n_lost = None, 0
@@ -319,10 +324,11 @@ def _cut(numbers: np.ndarray, size: int) -> Iterator[np.ndarray]:
 
 
 class SampleReader:
-    """Decodes samples on any thread; keeps few files open, and blocks up to `max_memory` bytes.
+    """Decodes samples on any thread; stores decoded blocks of up to `max_memory` bytes in total.
 
     A window has `window` frames that are `lag` chosen frames apart. With `skip`, samples that
-    cannot be read are left out. A pickle contains neither files nor blocks.
+    cannot be read are left out. Few files are open at a time. A pickle contains neither open files
+    nor blocks.
     """
 
     def __init__(
@@ -354,7 +360,7 @@ class SampleReader:
         self._n_readers = 0
         self._blocks: OrderedDict[tuple[int, int], _Decoded] = OrderedDict()
         self._bytes_kept = 0
-        #: Size and time of modification of the files that were read, by path.
+        #: Inode, size and time of modification of the files that were read, by path.
         self._states: dict[str, tuple[int, int, int]] = {}
 
     def __getstate__(self) -> dict[str, object]:
@@ -381,7 +387,7 @@ class SampleReader:
     ) -> SampleOrder:
         """Choose the order of samples in batches of `size` samples.
 
-        It depends neither on the number of atoms nor on memory: some `mixed_blocks` blocks are in
+        It depends neither on the number of atoms nor on memory. About `mixed_blocks` blocks are in
         use at any time.
         """
         order = SampleOrder(None, self.n_samples, size, seed, shuffle, drop_last)
@@ -424,7 +430,7 @@ class SampleReader:
     ) -> Iterator[FrameBatch]:
         """Decode batches of at most `size` samples on the threads of this process, in order.
 
-        Batches without a readable sample are left out, or with `keep_number` replaced.
+        Batches without a readable sample are left out; with `keep_number`, they are replaced.
         """
         found = (batch for _, batch in CallsAhead(self.read, batches, size * self.sample_bytes))
         if keep_number:
@@ -438,7 +444,7 @@ class SampleReader:
         allocate: Callable[[str, tuple[int, ...]], np.ndarray] | None = None,
     ) -> FrameBatch:
         """Decode samples; `allocate` returns an array of float32 for a field and a shape."""
-        if self._process != os.getpid():  # the files belong to the process before the fork
+        if self._process != os.getpid():  # the open files belong to the parent process
             self._open_nothing()
         owners, frames = self.locate(samples)
         values, cells, times, lost = self._decode_all(owners, frames, allocate or _empty)

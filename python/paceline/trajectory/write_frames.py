@@ -25,8 +25,8 @@ from paceline.errors import UnsupportedError, UnwritableError, warn
 #: Maximum total size of blocks that wait in memory for an earlier block, bytes; further blocks wait
 #: in a temporary file.
 WAITING = 256 * 2**20
-#: Number of bytes at whose multiples parts of a file written by different hosts may meet. It is a
-#: multiple of the page size of all systems.
+#: Bytes written by different hosts meet only at offsets that are multiples of this number. It is a
+#: multiple of the page size of all systems, so that two hosts never write to one page.
 _EDGE = 64 * 2**10
 
 
@@ -136,7 +136,7 @@ class OrderedReceiver(BlockReceiver):
             self._spill.close()
 
     def _put(self, number: int, value: EncodedBlock) -> None:
-        """Write a block and the blocks that waited for it, or keep it waiting."""
+        """Write a block and the blocks that waited for it; if an earlier block is missing, wait."""
         if number != self._next:
             self._waiting[number] = self._keep(value)
             return
@@ -169,7 +169,7 @@ class OrderedReceiver(BlockReceiver):
 
 
 class _PlacingReceiver(OrderedReceiver):
-    """Writes blocks one after another, and sets the offsets of the parts that workers keep."""
+    """Writes blocks one after another; sets the offsets of blocks that workers write themselves."""
 
     def __init__(self, path: str, file: IO[bytes], placements: Placements):
         super().__init__(path, self._append)
@@ -466,7 +466,7 @@ _HOLDERS = {_TURNED: "XTC, TRR and H5MD hold them", _NOT_PERIODIC: "H5MD holds t
 
 
 def _reason_against_cell(format: Any, cells: np.ndarray) -> str | None:
-    """Return the reason why a format of the compiled module cannot store a cell, or None."""
+    """Return why a format of the compiled module cannot store one of the cells; None if it can."""
     cells = cells[cells[:, :3].any(axis=1)]
     if not periodic_vectors(cells).all():
         return _NOT_PERIODIC

@@ -37,7 +37,10 @@ from paceline.trajectory.write_frames import (
 
 
 class EncodedRows(NamedTuple):
-    """Rows of one field in a block's bytes, and sizes of chunks; None for rows without encoding."""
+    """Part of a block's bytes: rows of one field.
+
+    `sizes` are the sizes of encoded chunks, bytes; None for rows that are not encoded.
+    """
 
     field: str
     first: int
@@ -114,8 +117,8 @@ class Encode(PerBlock):
 class EncodeInPlace(Encode):
     """Worker part that writes a block's frames into allocated datasets of the file.
 
-    Workers on other machines return the frames instead. They may not see the file's folder, or a
-    network file system may lose concurrent writes to one page.
+    Workers on other machines return the frames instead, because they may not see the file's folder,
+    and a network file system may lose concurrent writes to one page.
     """
 
     temporary: Path

@@ -148,7 +148,8 @@ class Tee:
         self.ended = False
         self.error: Exception | None = None
         self._change = threading.Condition()
-        # Warnings of the thread then reach the collector of warnings of the caller.
+        # In a copy of the caller's context, the caller's collector also receives the warnings of
+        # the thread.
         run = contextvars.copy_context().run
         self._thread = threading.Thread(
             target=run, args=(self._run,), name="paceline-tee", daemon=True
@@ -290,7 +291,10 @@ class GrowingFile:
         self._uneven = False
 
     def append(self, frame: StreamFrame) -> int:
-        """Append a frame; return by how many frames the file has grown, 0 if the frame waits."""
+        """Append a frame; return by how many frames the file has grown.
+
+        This is 0 if the frame waits for the next one, or is left out because of `step`.
+        """
         if frame.number % self._step:
             return 0
         if not self._times:
@@ -338,7 +342,7 @@ class GrowingFile:
         facts = FramesToWrite(
             n_frames=1,
             atoms=None,  # type: ignore[arg-type]  # only H5MD stores facts about atoms
-            skip_damaged=True,  # frames are then encoded one after another
+            skip_damaged=True,  # so that the encoder returns bytes, and does not write them itself
             origin={},
             cells=_cells(frame.cell),
             rotates=False,
@@ -392,7 +396,7 @@ class GrowingFile:
         return encoded.data
 
     def _write(self, data: bytes, n: int) -> None:
-        """Write complete frames, and then their number."""
+        """Write complete frames, and then the header, which contains the number of frames."""
         with writing_to(self._path):
             head = self._target.head(np.array(self._times), np.array(self._steps), self._n + n)
             if not self._n:

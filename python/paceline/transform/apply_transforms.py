@@ -131,7 +131,7 @@ def read_frame(
     *,
     skip_damaged: bool = False,
 ) -> np.ndarray:
-    """Read positions in one frame and transform them; the transformations are prepared.
+    """Read positions in one frame, and transform them by the worker parts `before`.
 
     The current frame of the trajectory does not change. If a transformation tracks atoms from frame
     to frame, all earlier frames are read too. With `skip_damaged`, unreadable earlier frames are

@@ -39,8 +39,9 @@ class MolecularBonds:
     n_atoms: int
     #: Bonds of a topology, and one for each virtual site without bonds: int64, shape (n_bonds, 2).
     pairs: np.ndarray
-    #: Bonds of the topology itself, and the masses and residues from which those of sites follow.
+    #: Bonds of the topology itself.
     listed: np.ndarray
+    #: Masses and residues that determine the bonds of virtual sites.
     given: _Given = None
     #: Key and result of the last computation of each kind of result.
     _made: dict[str, tuple[object, Any]] = field(default_factory=dict)
@@ -100,10 +101,10 @@ def molecular_bonds_of(universe: System, name: str) -> MolecularBonds:
     """Return all bonds, and an additional bond for each virtual site without bonds.
 
     TPR files list no bonds of virtual sites, such as MW of four-site water. Therefore an atom that
-    has a mass of 0 and no bonds is bonded to the first of the heaviest atoms of its residue. There
-    are exceptions: masses are guessed, so that any unknown atom may have a mass of 0; or the other
-    atoms of the residue belong to several molecules or have no mass. The arrays are read-only.
-    Raises the errors of `bonds_of`.
+    has a mass of 0 and no bonds is bonded to the first of the heaviest atoms of its residue. This
+    is not done if masses are guessed, because any unknown atom may then have a mass of 0. It is
+    also not done if the other atoms of the residue belong to several molecules or have no mass. The
+    arrays are read-only. Raises the errors of `bonds_of`.
     """
     return _molecular(universe, bonds_of(universe, name))
 
@@ -245,7 +246,7 @@ class Compounds:
 
     @property
     def firsts(self) -> np.ndarray:
-        """Index of the first atom of each compound."""
+        """Index in `indices` of the first atom of each compound."""
         return np.cumsum(self.sizes) - self.sizes
 
 
@@ -307,7 +308,8 @@ class CompoundCenters:
                 _check_connected(one, fragments, universe, name)
             molecules = np.flatnonzero(np.isin(fragments, fragments[joined]))
             pairs = bonds.pairs[np.isin(bonds.pairs[:, 0], molecules)]
-        #: Columns of each group's atoms: in the decoded positions, and among whole molecules.
+        #: For each group, two columns of each atom among `indices`: the column of its decoded
+        #: position, and the column of its position in a whole molecule.
         self._columns: list[tuple[np.ndarray, np.ndarray]] = []
         first = len(molecules)
         for one, some in zip(groups, several, strict=True):

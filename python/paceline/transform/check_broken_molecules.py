@@ -103,7 +103,8 @@ def _find_requirements(
     if find_scan(transforms) is not None:  # `nojump` lets adjacent molecules drift apart
         needing["needs_together"] = []
     elif not needing["needs_together"]:
-        # Analyses, including writers, whose molecules are made whole one by one.
+        # Check the molecules that `unwrap` makes whole one by one, if an analysis or a writer uses
+        # several of them together.
         needing["needs_together"] = [
             (name, np.intersect1d(group, molecules))
             for molecules in unwrapped

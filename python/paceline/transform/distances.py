@@ -58,8 +58,8 @@ def near_pairs(
 ) -> tuple[np.ndarray, str | None]:
     """Find pairs of atoms with different labels within `cutoff` (Å) by minimum images.
 
-    Returns their rows in `positions`, and the distances. With `some` (rows), at least one atom of
-    each pair is in `some`. Also returns the reason if pairs cannot be found.
+    Returns the pairs as records of `PAIR`, with rows in `positions`; and the reason why pairs
+    cannot be found, or None. With `some` (rows), at least one atom of each pair is in `some`.
     """
     rows, labels = np.arange(len(positions)), np.ascontiguousarray(labels, dtype=np.int64)
     first = rows if some is None else some

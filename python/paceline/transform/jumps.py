@@ -183,7 +183,10 @@ class CoreSteps(WorkerScan):
     def apply_from(
         self, state: np.ndarray, positions: np.ndarray, cells: np.ndarray
     ) -> list[tuple[int, str]]:
-        """Move molecules by the summed steps to each frame, or to the first readable frame."""
+        """Move molecules by their summed steps.
+
+        `state` contains the summed steps to each frame, or only to the first readable frame.
+        """
         refused = self.apply(positions, cells)
         rows = _readable(cells, refused)
         if len(state) == len(positions):
@@ -304,7 +307,7 @@ class NoJumpScan(Reduction):
     def compute(self, block: Block) -> ImageCounts | None:
         """Count images over adjacent frames; None if there are no frames.
 
-        If a frame was skipped, the images of the next frame are recorded.
+        If a wanted frame was skipped, the images of the next frame are recorded in its place.
         """
         if len(block) == 0:
             return None
@@ -341,9 +344,10 @@ class NoJumpScan(Reduction):
     def states(self, merged: ImageCounts | None) -> tuple[np.ndarray, np.ndarray]:
         """Return images in each wanted frame, and the frames at which the cell changes strongly.
 
-        Images are int16, shape (n_wanted, n_followed, 3); steps of molecules are int64. Both are 0
-        before the first readable frame and after the last. At the returned frames, the cell differs
-        by more than half an edge from that of the previous frame.
+        Images are int16, shape (n_wanted, n_followed, 3); if the steps of molecules are tracked
+        instead, the steps are int64. Values before the first readable frame and after the last one
+        are 0. At the returned frames, the cell differs by more than half an edge from the cell of
+        the previous frame.
         """
         found = self._nojump.no_states(len(self._wanted))
         if merged is None:
@@ -397,7 +401,7 @@ class _Follower:
         if refused is not None:
             known = self._cells[number] = cells.copy()
             if refused:  # the assignment takes 35 µs even without rows
-                # Frames that could not be read are NaN, too.
+                # The cells of frames that could not be read are NaN already.
                 known[[row for row, _ in refused]] = np.nan
         return refused
 

@@ -120,7 +120,7 @@ def add_guessed_bonds(
 
         universe.add_TopologyAttr(Bonds(added, guessed=True))
     else:
-        universe.add_bonds(added, guessed=True)  # takes five times as long
+        universe.add_bonds(added, guessed=True)  # takes five times as long as the other method
     found.used = True
     (attribute,) = topology_attributes_of(universe, "bonds")
     found.listed = list(attribute.values) if attribute is not None else []
@@ -443,7 +443,7 @@ class _Search:
         atoms, (types,) = self._universe.atoms, topology_attributes_of(self._universe, "types")
         if types is not None and types.is_guessed:
             yield types.values
-        elif (names := attribute_of(atoms, "names")) is not None:  # types may be a force field's
+        elif (names := attribute_of(atoms, "names")) is not None:  # types may be of a force field
             yield DefaultGuesser(None).guess_types(names)
         if (elements := attribute_of(atoms, "elements")) is not None:
             yield elements
@@ -488,7 +488,7 @@ def _number_texts(
 def _pair_equal_keys(
     ones: np.ndarray, keys: np.ndarray, others: np.ndarray, other_keys: np.ndarray
 ) -> np.ndarray:
-    """Pair each of some atoms with all other atoms of the same key: shape (n_pairs, 2)."""
+    """Pair each atom in `ones` with all atoms in `others` of the same key: shape (n_pairs, 2)."""
     order = np.argsort(other_keys, kind="stable")
     first = np.searchsorted(other_keys[order], keys, "left")
     n_each = np.searchsorted(other_keys[order], keys, "right") - first

@@ -17,7 +17,8 @@ from paceline.performance.number_format import joined, many
 
 #: Names of massless virtual sites in water models with four or five sites.
 MASSLESS = ("MW", "EP", "LP", "OM")
-#: By topology: hash of the masses that are marked as guessed, and True if they still are.
+#: For each topology: hash of the masses that MDAnalysis marks as guessed, and True if a script has
+#: not changed them since.
 _masses: WeakKeyDictionary[object, tuple[int, bool]] = WeakKeyDictionary()
 
 

@@ -123,13 +123,13 @@ def nojump(atomgroup: Selected | None = None, *, scheme: str = "lattice") -> Tra
     """Undo jumps of atoms across the cell, caused by wrapping in the simulation.
 
     Equivalent of `MDAnalysis.transformations.NoJump`. From each frame to the next, an atom moves to
-    the image nearest to its last position along each cell vector: w + n·L, with whole numbers n
-    that are 0 in the first frame of the trajectory (Kulke & Vermaas 2022, J. Chem. Theory Comput.
-    18, 6161, equation B6). For any `step`, each frame up to the last analysed one is read, because
-    an atom must move by less than half a cell between two frames. Up to 32 threads of one process
-    pass the images from block to block, and read the file once. Other backends, runs with a
-    checkpoint, and frames chosen one by one need two passes, or one pass if memory can store the
-    decoded frames.
+    the image nearest to its last position along each cell vector: w + n·L, where w is the position
+    in the file, L the cell vector, and n a whole number, which is 0 in the first frame of the
+    trajectory (Kulke & Vermaas 2022, J. Chem. Theory Comput. 18, 6161, equation B6). For any
+    `step`, each frame up to the last analysed one is read, because an atom must move by less than
+    half a cell between two frames. Up to 32 threads of one process pass the images from block to
+    block, and read the file once. Other backends, runs with a checkpoint, and frames chosen one by
+    one need two passes, or one pass if memory can store the decoded frames.
 
     If the cell varies, n·L also scales all earlier crossings with the current cell. This is correct
     for distances between atoms, but not for diffusion (von Bülow, Bullerjahn & Hummer 2020, J.

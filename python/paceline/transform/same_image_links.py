@@ -23,7 +23,8 @@ NEAR = 8.0
 MOLECULES = 64
 #: Minimum number of residues of a chain whose contacts are searched.
 CHAIN_RESIDUES = 3
-#: Minimum number of atoms of molecules without residues: ions and water would touch all molecules.
+#: Minimum number of atoms of other molecules whose contacts are searched. Ions and water are
+#: smaller; they would touch all molecules.
 LEAST_ATOMS = 6
 #: Assumed length of a bond of unknown length, Å.
 USUAL_BOND = 2.0
@@ -88,7 +89,10 @@ def _is_mostly_unbonded(bonds: MolecularBonds, groups: Sequence[np.ndarray]) -> 
 def _find_split_molecules(
     bonds: MolecularBonds, groups: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find group atoms that share a molecule with other group atoms, and bonds between them."""
+    """Find the molecules that contain several atoms of a group.
+
+    Return the group atoms in these molecules, the bonds of these molecules, and the bonded atoms.
+    """
     fragments, pairs = bonds.fragments, bonds.pairs
     wanted, several = sorted_unique(*groups), np.zeros(len(fragments), bool)
     for group in groups:
@@ -164,7 +168,8 @@ def molecules_side_by_side(
 ) -> np.ndarray:
     """Return the indices of a group's atoms in chains and other large molecules.
 
-    Ions and water are ignored. Molecules other than chains are included if there are at most 64.
+    Ions and water are ignored. Molecules other than chains are included only if there are at most
+    64 molecules with them. The result is empty if there are more than 64 chains.
     """
     sizes = np.bincount(fragments, minlength=len(fragments))
     chains = np.isin(fragments[group], _chains(universe, fragments, group))
@@ -177,7 +182,8 @@ def molecules_side_by_side(
 def _chains(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
     """Find molecules of several residues; each is identified by its first atom."""
     residues = universe.atoms.resindices
-    # Atoms outside the first residue of their molecule. Most molecules have only one residue.
+    # Select the atoms outside the first residue of their molecule. These are few, because most
+    # molecules have only one residue.
     atoms = atoms[residues[atoms] != residues[fragments[atoms]]]
     others = np.unique(fragments[atoms] * len(universe.residues) + residues[atoms])
     numbers, n_others = np.unique(others // len(universe.residues), return_counts=True)
@@ -209,7 +215,7 @@ def nearest_contacts(
         if cutoff >= farthest or cutoff > spread:
             break
         cutoff = min(FARTHER * cutoff, farthest)
-        # Search no further from the largest complex: its many inner pairs would take time.
+        # Do not search from atoms of the largest complex, because its many inner pairs take time.
         numbers, sizes = np.unique(complexes, return_counts=True)
         some = np.flatnonzero(complexes != numbers[sizes.argmax()])
     numbers, sizes = np.unique(complexes[firsts], return_counts=True)

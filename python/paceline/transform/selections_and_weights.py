@@ -92,7 +92,7 @@ def check_not_empty(atoms: Atoms, what: str) -> None:
 
 
 def known_weights(weights: str | None) -> str | None:
-    """Raise `ValueError` unless weights are None or "mass"."""
+    """Return the weights; raise `ValueError` unless they are None or "mass"."""
     one_of("weights", weights, None, "mass")
     return weights
 
@@ -185,7 +185,7 @@ def naming_lacks(what: str, *texts: str) -> Iterator[None]:
 
 
 def relative_weights(atoms: Atoms, weights: object) -> np.ndarray | None:
-    """Divide weights by their mean; return None if all weights are equal."""
+    """Return the weights divided by their mean; None if `weights` is None."""
     if weights is None:
         return None
     if isinstance(weights, str):
