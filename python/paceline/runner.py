@@ -112,9 +112,9 @@ def run(
     """Run analyses, in one pass over each trajectory, or in as many as their stages need.
 
     If the trajectory is a stream of a running simulation (imd://), the run lasts until the
-    simulation, or Ctrl-C, ends the stream. It computes results while frames come, as
-    `paceline.live` does, which yields them meanwhile. It shows no progress. The Universe then has
-    the frames of the file.
+    simulation, or Ctrl-C, ends the stream. Results are computed while frames arrive, as by
+    `paceline.live`, which also yields the results in between. No progress is shown. Afterwards, the
+    Universe reads the file to which the frames were written.
 
     Parameters
     ----------
@@ -162,8 +162,9 @@ def run(
         checkpoint like a script, because reading it may run code. A
         `paceline.checkpoint.Checkpoint` that is already entered is not finished by this call.
     **stream
-        Options of the file in which the frames of a stream are kept: `tee`, `tee_atoms`, `tee_step`
-        and `overwrite`, as for `paceline.live`. After `stop` frames, the simulation goes on.
+        Options of the file to which the frames of a stream are written: `tee`, `tee_atoms`,
+        `tee_step` and `overwrite`, as for `paceline.live`. If `stop` ends the run, the simulation
+        goes on.
 
     Returns
     -------
@@ -192,7 +193,8 @@ def run(
         An option is not supported, or disk space for results is insufficient; the message says
         which.
     OSError
-        The temporary folder is full; the size of some results is known only from the first block.
+        The temporary folder is full. This is not checked before the run for results whose size is
+        known only after the first block.
 
     Examples
     --------
@@ -427,7 +429,7 @@ def _path_of(
 
 
 def _check_files(analyses: Sequence[Analysis], checkpoint: str | os.PathLike | None) -> None:
-    """Raise `UnsupportedError` if an output is another output, or a file that the run reads."""
+    """Raise `UnsupportedError` if two outputs are one file, or one is a file that the run reads."""
     outputs = [path for one in analyses for path in one.outputs]
     check_distinct(checkpoint, *outputs)
     if checkpoint is None and not outputs:

@@ -229,7 +229,7 @@ def _same_numbers(folder: Path, one: str, other: str) -> bool:
 
 
 def _read(folder: Path, format: Format) -> str:
-    """Compare positions that were read with those that were written, and with MDAnalysis."""
+    """Compare positions that paceline reads with those written, and with those MDAnalysis reads."""
     import MDAnalysis
 
     path = str(folder / format.file)

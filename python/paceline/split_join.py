@@ -29,7 +29,8 @@ from paceline.trajectory.open import files_named, open_file
 
 #: Minimum number of digits of a piece's number.
 _WIDTH = 3
-#: Maximum shift of a frame's time that is not reported, in units of the time between frames.
+#: A shift of a frame's time is reported only if it is larger than this number, in units of the time
+#: between frames.
 _TIME_ROUNDING = 1e-3
 #: Maximum number of differences between two files that a message lists.
 _LISTED = 5

@@ -161,7 +161,8 @@ class FrameDataset:
         share : pair of int
             Rank and number of processes that train together. Each gets its own batches, and all get
             equally many; remaining batches are left out. With ``on_error="skip"``, a batch without
-            a readable sample is replaced by the last batch before it.
+            a readable sample is replaced by the last batch before it that has samples, or else by
+            the first one.
         **options
             Options of `torch.utils.data.DataLoader` for worker processes, such as ``pin_memory``,
             ``persistent_workers``, ``prefetch_factor`` and ``multiprocessing_context``.
@@ -299,7 +300,7 @@ class _Sent:
 
 
 class _Slots:
-    """Parts of shared memory, each for a batch; a slot is free again when its tensors are gone.
+    """Parts of shared memory, each for a batch; a slot is free again when its tensors are deleted.
 
     New shared memory for each batch would take as long as decoding it. If the loop keeps so many
     batches that no slot is free, workers use new memory.

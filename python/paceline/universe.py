@@ -72,9 +72,9 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         DL_POLY's files are topology and trajectory in one; no second name is needed.
     *coordinates : path-like or numpy.ndarray of shape (n_frames, n_atoms, 3)
         Trajectories in order: names, a list of names, or a pattern such as "md.part*.xtc", whose
-        files are sorted in natural order. Or the address of a running simulation, such as
-        "imd://localhost:8888", which `paceline.live` analyses and writes to the file `tee=`.
-        Alternatively an array of positions, Å, with `dimensions=` and `dt=` as in MDAnalysis's
+        files are sorted in natural order. Alternatively, the address of a running simulation, such
+        as "imd://localhost:8888": `paceline.live` analyses its frames, and writes them to the file
+        `tee=`. Or an array of positions, Å, with `dimensions=` and `dt=` as in MDAnalysis's
         `MemoryReader`.
     **kwargs
         As in `MDAnalysis.Universe`, and the following. `continuous=True` orders files of restarts
@@ -363,7 +363,7 @@ def _check_topology(path: str) -> None:
 
 
 def _check_format(given: object, find: Callable[[str], object], kind: str) -> None:
-    """Raise a short error for a missing file or an unknown format, instead of MDAnalysis's error."""
+    """Raise a short error for a missing file or an unknown format, instead of MDAnalysis's."""
     if not is_name(given):
         return
     name = os.fspath(given)

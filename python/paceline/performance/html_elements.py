@@ -32,7 +32,7 @@ _WITHOUT_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 class Html(str):
-    """HTML text; any other text is escaped when it is put into an element."""
+    """HTML text. Only text of this class is not escaped when it is put into an element."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class Html(str):
 def element(name: str, *content: str, **attributes: str) -> Html:
     r"""Create an element from texts, which are escaped, and other elements.
 
-    Add an underscore to attribute names that are Python keywords.
+    An attribute whose name is a Python keyword is passed with an underscore at the end.
 
     Examples
     --------
@@ -310,9 +310,10 @@ def script_json(value: object) -> str:
 
 
 def extreme_rows(columns: Sequence[np.ndarray], most: int = MOST_POINTS) -> np.ndarray:
-    """Choose at most `most` rows: in each stretch, the rows with any column's minimum or maximum.
+    """Choose at most `most` rows that show the extreme values of all columns.
 
-    Stretches have equal numbers of rows. The first and the last row are also chosen.
+    The rows are divided into stretches of equal length. In each stretch, the rows with the minimum
+    and the maximum of each column are chosen. The first and the last row are also chosen.
 
     Examples
     --------

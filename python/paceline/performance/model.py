@@ -216,7 +216,7 @@ class FrameCost:
         Returns
         -------
         FrameCost
-            Mean cost without opening the file.
+            Mean cost, without the time to open the file.
 
         Raises
         ------
@@ -318,8 +318,8 @@ class Prediction:
         Times of reading, of decoding and of all other work: means over the workers that get work.
         `t_io` includes queueing at the file system.
     t_wait : float
-        Time from the end of a worker that has a mean share and is not a straggler to the end of
-        the last worker.
+        Time from the end of an average worker to the end of the last worker. An average worker has
+        a mean share, and is not a straggler.
     """
 
     n_workers: int
@@ -563,7 +563,7 @@ def queued(alone: float, service: float, n_workers: float) -> float:
 
 
 def static_time(share: float, n_workers: int, uneven: Unevenness) -> float:
-    """Return the expected time until equal shares are finished, s; `share` is a worker's work, s.
+    """Return the expected time until equal shares are finished, s; one share takes `share` s.
 
     Examples
     --------

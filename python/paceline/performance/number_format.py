@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-#: Lower limits of magnitude with the number of decimals; smaller numbers get five decimals.
+#: Minimum magnitude of a number, and its number of decimals; smaller numbers get five decimals.
 _DECIMALS = ((1000, 0), (100, 1), (10, 2), (0.01, 3))
 #: Maximum number of characters of a host name in figures.
 _HOST_WIDTH = 18

@@ -131,10 +131,10 @@ class BlockTiming:
     cached : int
         Number of bytes read from a cache instead of the file.
     requests, repeated : int
-        Number of requests to object stores, and of those among them that repeat a failed one.
+        Number of requests to object stores, and how many of them repeated a failed request.
     latency, stalled : int
-        Sum of the times to the beginnings of the responses, and the part of `read` in which the
-        worker waited for bytes of a store.
+        Time from a request until the response began, summed over the requests; and the part of
+        `read` in which the worker waited for bytes of a store.
     """
 
     job: int
@@ -376,7 +376,7 @@ _SUMMED = (
     *(part.attribute for part in AT_BLOCKS),
     *("length", "bytes", "calls"),
 )
-#: Sums of a worker without a used block.
+#: Sums for a worker if no result of its blocks was used.
 _NOTHING = dict.fromkeys(("n_blocks", "comm", *_SUMMED), 0)
 
 
@@ -412,9 +412,9 @@ def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
 
 
 def _new_comm(columns: Columns) -> np.ndarray:
-    """Return the part of each block's `comm` that no earlier block of its worker covers, ns.
+    """Return the part of each block's `comm` in which no earlier result was in transit, ns.
 
-    Results of several blocks may be in transit at the same time.
+    Results of several blocks of a worker may be in transit at the same time; this time counts once.
     """
     order = np.lexsort((columns["end"], columns.worker))
     begin, comm = columns["end"][order], columns["comm"][order]

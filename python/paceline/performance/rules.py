@@ -15,9 +15,9 @@ from paceline.performance.time_breakdown_and_stragglers import Report
 
 #: Minimum total time of blocks for meaningful results, s.
 ENOUGH = 0.5
-#: Fraction of the work time from which a component is said to limit the run.
+#: A component is said to limit the run if it takes at least this fraction of the work time.
 BOUND = 0.5
-#: Fraction of the work time from which a component is mentioned.
+#: A component is mentioned if it takes at least this fraction of the work time.
 NOTABLE = 0.1
 #: Ratio above which one number counts as much larger than another (R ≫ 1 in the heuristics).
 MUCH = 10.0
@@ -70,7 +70,7 @@ class Recommendation:
 
 
 def advice_of(report: Report) -> list[Recommendation]:
-    """Derive recommendations from a run's report; the first is about the limiting component.
+    """Derive recommendations from a run's report.
 
     Parameters
     ----------
@@ -80,7 +80,8 @@ def advice_of(report: Report) -> list[Recommendation]:
     Returns
     -------
     list of Recommendation
-        At least one recommendation.
+        At least one recommendation. The first one states where the workers' time went, or that the
+        run was too short.
 
     Examples
     --------

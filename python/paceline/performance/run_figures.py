@@ -45,9 +45,9 @@ WIDTH = 8.5
 BARS = 200
 #: Maximum number of bars of a histogram.
 BINS = 30
-#: Number of bars for which space is reserved at least, so that a single bar is not too wide.
+#: Space is reserved for at least this number of bars, so that a single bar is not too wide.
 LEAST_BARS = 12
-#: Number of rows for which space is reserved at least, so that a single row is not too high.
+#: Space is reserved for at least this number of rows, so that a single row is not too high.
 LEAST_ROWS = 4
 #: Maximum number of rows in a task stream. If there are more workers, the slowest, the middle and
 #: the fastest ones are drawn.
@@ -388,7 +388,7 @@ def draw_stream(axes: "Axes", timeline: Timeline) -> None:
 
 
 def _draw_blocks(axes: "Axes", timeline: Timeline, place: np.ndarray, factor: float) -> None:
-    """Draw each block as boxes, one after another for each component."""
+    """Draw each block as consecutive boxes, one for each component."""
     drawn = place >= 0
     top, borders = place[drawn] + 0.62, timeline.borders[:, drawn] * factor
     for part, left, right in zip(WORKING, borders[:-1], borders[1:], strict=True):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: Waiting, in a darker colour than in reports, because it is drawn as a line.
 _WAIT = replace(WAIT, colour="#5b6770")
-#: Components within blocks, by column.
+#: Components within blocks, by column of the scaling table.
 IN_TASK = {column_of(part): part for part in AT_BLOCKS}
 SCHEDULER = {column_of(part): part for part in (ABANDONED, STARTUP, _WAIT, AROUND)}
 #: Components by attribute of a `Prediction`.

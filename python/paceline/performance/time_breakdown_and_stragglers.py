@@ -82,7 +82,7 @@ class Straggler:
 
 @dataclass
 class _Spent:
-    """Time that a worker, or a usual worker, spent on frames of one trajectory, ns by cause."""
+    """Time by cause, ns, that one worker or a usual worker spent on frames of one trajectory."""
 
     n_frames: int
     parts: np.ndarray
@@ -283,7 +283,8 @@ OF_RUN = {
 }
 
 
-#: Quantities of a rank in Khoshlessan et al. 2020, Table 3, as sums of those of a worker.
+#: Quantities of a rank in Khoshlessan et al. 2020, Table 3, expressed by paceline's quantities of a
+#: worker.
 PUBLISHED = {
     "t_opening_trajectory": "t_init_traj",
     "t_IO": "t_io + t_decode",
@@ -368,9 +369,9 @@ class Report:
     bytes_cached : int
         Number of bytes read from a cache instead of the files.
     requests, requests_repeated : int
-        Number of requests to object stores, and of those among them that repeat a failed one.
+        Number of requests to object stores, and how many of them repeated a failed request.
     latency : float
-        Mean time to the beginning of a response, s; 0 without requests.
+        Mean time from a request until the response began, s; 0 without requests.
     t_stalled : float
         Mean time that a worker waited for bytes of a store, s.
     bytes_used : int

@@ -22,7 +22,7 @@ _BLANK, _LAST = ord(" "), ord("~")
 #: Number of atoms that are processed together, which limits the memory. In HDF5 it is also the
 #: number of atoms in a chunk of static properties.
 BATCH = 2**16
-#: Maximum number of distinct names that are searched one by one.
+#: The quick check of names is limited to fewer distinct names than this number.
 _KINDS = 16
 #: Names of properties that a file stores once for all frames.
 STATIC_PROPERTIES = ("names", "masses", "charges")
@@ -97,7 +97,10 @@ def names_as_bytes(names: object, ids: np.ndarray) -> np.ndarray:
 
 
 def _are_few(codes: np.ndarray) -> bool:
-    """Check quickly for few distinct, valid names: 0.6 ms instead of 6 ms for 108,000 names."""
+    """Return True if names have 8 bytes, are valid, and fewer than `_KINDS` are distinct.
+
+    For 108,000 names, this check takes 0.6 ms, and the full check 6 ms.
+    """
     if codes.dtype != np.uint8 or codes.shape[1] != WIDTH or not codes.flags.c_contiguous:
         return False
     others = codes.view(np.uint64)[:, 0]

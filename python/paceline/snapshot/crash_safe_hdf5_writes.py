@@ -1,4 +1,4 @@
-"""Delay HDF5's writes until a frame is complete, in an order in which a crash cannot do damage.
+"""Delay HDF5's writes until a frame is complete, and order them so that a crash does no damage.
 
 HDF5 writes its records one by one, in its own order. If a program dies in between, its file may
 count a frame without values, or lose other frames. On a full disk, HDF5 crashes. Here, changes
@@ -70,7 +70,7 @@ def order_writes(changes: Sequence[Change], rows: Sequence[int]) -> list[Piece]:
 
 
 def _words(change: Change) -> Iterator[Piece]:
-    """Yield the words that changed."""
+    """Yield the changed words, with their offsets in the change."""
     for at in range(0, len(change.new), _WORD):
         word = change.new[at : at + _WORD]
         if word != change.old[at : at + _WORD]:
@@ -157,7 +157,7 @@ class CrashSafeFile(FileAtOffset):
 
     @property
     def size(self) -> int:
-        """Bytes of the file at the last `apply`."""
+        """Committed size of the file, bytes: its size at the last `apply`."""
         return self._end
 
     def writable(self) -> bool:

@@ -93,7 +93,7 @@ class FileFormat:
     coding: Callable[[tuple[str, ...], bool], "_core.SnapshotFormat"]
     #: Vectors that the format supports.
     fields: tuple[str, ...] = FIELDS
-    #: True if each frame contains the names of the atoms, and their masses and charges if given.
+    #: True if each frame contains the names of the atoms (and in HISTORY, masses and charges).
     in_lines: bool = False
     #: True if the file stores names, masses and charges only once.
     static_properties: bool = False

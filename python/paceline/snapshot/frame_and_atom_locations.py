@@ -32,7 +32,7 @@ _PART = 8
 
 @dataclass(frozen=True)
 class AtomNumbering:
-    """Runs of consecutive atom numbers, for files that do not count from 1."""
+    """Runs of consecutive atom numbers, for files that do not number their atoms 1, 2, 3 …."""
 
     #: First number of each run, increasing; shape (n_rows,).
     starts: np.ndarray

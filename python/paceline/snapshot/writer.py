@@ -431,7 +431,7 @@ class Writer:
             raise
         self._finalizer: weakref.finalize | None = None
         if self._background is not None and self._comm.is_coordinator:
-            # Also called when the program ends.
+            # The finalizer is also called when the program ends.
             self._finalizer = weakref.finalize(
                 self, self._background.warn_unclosed, self._session.path
             )

@@ -190,7 +190,7 @@ class ArrayReader:
     def read(
         self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
     ) -> FileReadStats:
-        """Copy the values of atoms. Frames in memory cannot be damaged."""
+        """Copy the values of atoms. No frame is skipped, because arrays cannot be damaged."""
         begun = time.monotonic_ns()
         (found,) = extents.slices
         for name in self.fields:

@@ -25,7 +25,7 @@ from paceline.errors import (
     WorkerError,
 )
 
-#: Number of copied bytes after which frames are checked. They are then still in memory.
+#: Number of copied bytes after which frames are checked, while these bytes are still in memory.
 _BLOCK = 16 << 20
 #: Maximum number of bytes per kernel call, which limits the delay before copying stops.
 _CALL = 16 << 20
@@ -174,7 +174,10 @@ class Hdf5Copy:
 
 
 class Segment(NamedTuple):
-    """Bytes of a file, and their offset in another file; `samples` identifies the source file."""
+    """Bytes of a source file, and their offset in the new file.
+
+    `samples` identifies the version of the source file.
+    """
 
     source: str
     samples: bytes

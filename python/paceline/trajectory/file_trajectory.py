@@ -602,7 +602,7 @@ class FileTrajectory(Trajectory):
     def _planned_blocks(
         self, reading: FieldReader, numbers: np.ndarray, skip: bool
     ) -> Iterator[Block]:
-        """Yield blocks of the default size, which analyses use."""
+        """Yield blocks of the default size, which is that of analyses."""
         if not len(numbers):
             return
         plan = make_plan(

@@ -150,7 +150,7 @@ class ImdStream:
         self._given = n_atoms is not None
         self._buffer, self._start, self._stop = bytearray(_BUFFER), 0, 0
         # Numbers of bytes: `_taken` were received in total, `_border` up to the end of the last
-        # complete frame, and `_at` before the present packet.
+        # complete frame, and `_at` before the current packet.
         self._taken = self._border = self._at = 0
         self._energies: Mapping[str, float] | None = None
         self._step: int | None = None
@@ -383,7 +383,7 @@ class ImdStream:
         return kind, length
 
     def _receive_array(self, kind: int, length: int) -> np.ndarray:
-        """Receive the numbers of all atoms."""
+        """Receive one array, with three numbers for each atom, and convert its units."""
         field = FIELDS[ARRAYS.index(Packet(kind))]
         self._check_atoms(field, length)
         values = np.empty((length, 3), np.float32)
@@ -585,7 +585,7 @@ class ImdStream:
 
     def _silence(self) -> str:
         """Return the message for a peer that sends nothing."""
-        if self._timeout is None:  # the operating system has given the connection up
+        if self._timeout is None:  # the operating system has given up the connection
             return f"{self._place()}: the host of the engine does not answer any more"
         waited = f"nothing came within {self._timeout:g} s"
         if not self._taken:

@@ -53,7 +53,7 @@ class _Subscriber:
         self._requests = b""
 
     def greet(self, hello: bytes) -> None:
-        """Send the handshake."""
+        """Send the handshake next."""
         self.sending, self.is_frame = memoryview(hello), False
         self.greeted, self.since = True, time.monotonic()
 
@@ -76,7 +76,7 @@ class _Subscriber:
         return bool(self.sending) or (self.receives and bool(self.waiting))
 
     def send(self) -> None:
-        """Send as much as the connection takes now."""
+        """Send as many bytes as the connection accepts now."""
         if not self.sending and self.waiting:
             data = self.waiting.popleft()
             self.n_bytes -= len(data)
@@ -86,7 +86,7 @@ class _Subscriber:
             self.n_sent += self.is_frame and not self.sending
 
     def requests(self) -> list[int]:
-        """Receive requests; return their types: an empty list if only part of a request came.
+        """Receive requests; return their types, or an empty list if no request is complete yet.
 
         Raises `ConnectionError` if the subscriber has left.
         """
@@ -232,7 +232,7 @@ class StreamRelay:
             self._end(_GRACE)
 
     def close(self, grace: float = _GRACE) -> None:
-        """Disconnect from the engine; send frames that wait for subscribers for `grace` seconds."""
+        """Disconnect from the engine; subscribers get waiting frames for up to `grace` seconds."""
         if self._stream is not None:
             self._stream.close()
         self._end(grace)

@@ -53,8 +53,8 @@ _MAY_GROW = "; the simulation may still be writing it"
 _SCANNED_AT_ONCE = 2**25
 #: Number of files that are indexed at a time, which limits the number of open files.
 _FILES_AT_A_TIME = 16
-#: Number of objects of stores that are indexed at a time. It is larger, because threads mostly wait
-#: for responses.
+#: Number of objects of stores that are indexed at a time. It is larger than for files, because
+#: threads mostly wait for responses.
 OBJECTS_AT_A_TIME = 32
 
 
@@ -151,11 +151,11 @@ def open_files(
 ) -> list[TrajectoryFile]:
     """Open trajectory files and their frame indexes; missing indexes are created.
 
-    All files must exist before any file is read. Options of HDF5 files include the units of
-    LAMMPS dumps. `n_atoms` is needed for formats that do not store it. `refresh` rebuilds the
+    All files must exist before any file is read. `options` are those of HDF5 files, and the units
+    of LAMMPS dumps. `n_atoms` is needed for formats that do not store it. `refresh` rebuilds the
     indexes. With `notes`, warnings report truncated or damaged frames. `open_indexed` replaces
-    `IndexedFile`. What a scan of an object of a store reads is kept in `cache`. No file is kept
-    open.
+    `IndexedFile`. The bytes that a scan reads from an object store are stored in `cache`. No file
+    is kept open.
 
     Raises `UnsupportedError` for an unrecognised format, and `DamagedFileError` if the header or
     the first frame of a file is damaged. If several files have errors, the first file's is raised.

@@ -309,7 +309,10 @@ class ReadAhead:
         return None if row in block.damaged else (block.decoded, row)
 
     def _next(self, frame: int) -> _Block | None:
-        """Return the next block if it begins with this frame; otherwise check for equal spacing."""
+        """Return the next block if it begins with this frame; otherwise return None.
+
+        In the latter case, start decoding ahead if the requested frames are equally spaced.
+        """
         if self._ahead:
             # The error is ignored here, because reading the single frame raises it again, with the
             # frame's number.

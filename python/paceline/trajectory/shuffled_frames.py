@@ -28,7 +28,7 @@ from paceline.trajectory.read_ahead import BLOCK_BYTES, BLOCK_FRAMES, CallsAhead
 #: Possible numbers of lanes: groups of blocks, from which batches are taken in turn. If the number
 #: of workers divides the number of lanes, no two workers read the same block.
 LANES = (16, 8, 4, 2, 1)
-#: Maximum number of readers that keep files open; each has at most two of them open.
+#: Maximum number of readers that keep files open; each reader has at most two open files.
 OPEN_READERS = 64
 #: Remedy for a sample that cannot be read.
 REMEDY = 'on_error="skip" leaves such frames out'
@@ -234,9 +234,9 @@ class SampleOrder:
         return whole + (rest > 0 and not self.drop_last)
 
     def of_epoch(self, epoch: int, share: tuple[int, int] = (0, 1)) -> Iterator[np.ndarray]:
-        """Yield the samples of each batch; for a `share` (rank, n), of every n-th batch from rank.
+        """Yield the samples of each batch, or of the batches of one share.
 
-        Batches are counted from 0.
+        The share (rank, n) gets every n-th batch, from batch number `rank` on, counted from 0.
         """
         rank, n_shares = share
         batches = self._by_lanes(epoch) if self.blocks and self.shuffle else self._all(epoch)
@@ -299,8 +299,7 @@ def replace_empty(
     """Replace each batch without samples by the last batch before it that has samples.
 
     If there is none before it, the first batch with samples is used. So all processes that share an
-    epoch get equally many batches. Raises `DamagedFileError` if no
-    batch has a sample.
+    epoch get equally many batches. Raises `DamagedFileError` if no batch has a sample.
     """
     last, n_lost = None, 0
     for batch in batches:
@@ -413,7 +412,7 @@ class SampleReader:
         return max(one.block_frames for one in self.trajectories)
 
     def memory_of(self, n_blocks: int) -> int:
-        """Size of the fields of some blocks, bytes."""
+        """Size of the fields of `n_blocks` blocks, bytes."""
         return n_blocks * self.largest_block * self.sample_bytes // self.window
 
     def locate(self, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -529,7 +528,8 @@ class SampleReader:
     def _raise(self, number: int, frame: FrameBuffer, reason: str) -> None:
         """Raise the error of one frame that could not be read."""
         self._decode(number, frame, skip=False)
-        raise DamagedFileError(f"{reason}; {REMEDY}")  # the file has changed since
+        # The frame was read now, so the file has changed since.
+        raise DamagedFileError(f"{reason}; {REMEDY}")
 
     def _block(self, number: int, block: int) -> "_Decoded":
         """Return a decoded block; keep it for later samples."""
@@ -633,8 +633,8 @@ class SampleReader:
     def _check_unchanged(self, one: SampledTrajectory, files: Sequence[int]) -> None:
         """Raise `FileChangedError` if a file has changed since this process first read it.
 
-        A reader compares the bytes around the first frames that it reads with those of the indexed
-        file. Stores compare versions.
+        Each reader itself compares the bytes around its first frames with those of the indexed
+        file, and object stores compare versions. So this check is for later changes of local files.
         """
         for k in files:
             path = one.source.files[k].path

@@ -87,7 +87,7 @@ class PartlyWritten(EncodedBlock):
 
 
 class BlockReceiver:
-    """Writes blocks in order of arrival, and keeps the times, steps and λ of their frames."""
+    """Writes blocks in order of arrival, and stores the times, steps and λ of their frames."""
 
     #: End of the last block in the file, if it is known.
     end = 0
@@ -136,7 +136,7 @@ class OrderedReceiver(BlockReceiver):
             self._spill.close()
 
     def _put(self, number: int, value: EncodedBlock) -> None:
-        """Write a block and the blocks that waited for it; if an earlier block is missing, wait."""
+        """Write a block and blocks that waited for it; store it if an earlier one is missing."""
         if number != self._next:
             self._waiting[number] = self._keep(value)
             return
@@ -410,12 +410,12 @@ class _Encode(PartlyKept[EncodedBlock]):
     placements: Placements
 
     def keep(self, value: EncodedBlock) -> tuple[EncodedBlock, EncodedBlock | None]:
-        """Keep the bytes of a block if this host can see the file."""
+        """Return what is sent of a block, and the block if this worker writes its other bytes."""
         part = PartlyWritten.of(value, self.host) if self.temporary.exists() else None
         return (value, None) if part is None else (part, value)
 
     def put(self, kept: EncodedBlock, offset: int) -> None:
-        """Write the bytes that were kept."""
+        """Write the bytes of a block at `offset` that were not sent."""
         part = PartlyWritten.of(kept, self.host)
         assert part is not None, "it was kept"
         begin, stop = part.middle(offset)

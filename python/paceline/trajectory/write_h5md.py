@@ -95,7 +95,11 @@ class Encode(PerBlock):
         return EncodedChunks(first, b"".join(data), *_moments(block), parts=tuple(parts))
 
     def _check_cells(self, block: Block) -> None:
-        """Raise for invalid cells, and for cells of another kind than the first frame's."""
+        """Raise for invalid cells, and for cells that do not suit the file.
+
+        A cell does not suit the file if the first frame has no cell, or has one that is periodic
+        along other vectors.
+        """
         cells = block.dimensions
         wrong = ~np.isfinite(cells).all(axis=1)
         expected = "a finite unit cell"
@@ -149,7 +153,8 @@ class H5MDFile(Target):
     If nothing is compressed and no frame may be skipped, datasets are allocated at the start, and
     workers write frames into them. Otherwise workers encode whole chunks, which are passed to HDF5
     in frame order. Some frames are sent to the calling process without encoding: those that do not
-    fill a chunk of their block, and those whose row depends on earlier frames.
+    fill a chunk of their block, and those whose row is unknown, because earlier frames may be
+    skipped.
     """
 
     def __init__(
@@ -234,13 +239,13 @@ class H5MDFile(Target):
         """Create the receiver, and pass workers the offsets at which they write."""
         if not isinstance(self._worker_part, EncodeInPlace):
             return OrderedReceiver(self._path, put.append)
-        # Workers receive their worker part only after this.
+        # The worker part is sent to workers only after this, so that it contains the offsets.
         offsets = {field: dataset.offsets for field, dataset in h5md.datasets.items()}
         self._worker_part.offsets.update(offsets)
         return BlockReceiver(self._path, put.at_its_row)
 
     def _rising(self, steps: np.ndarray) -> np.ndarray:
-        """Return steps that increase from frame to frame, as H5MD requires."""
+        """Return the steps, which must increase in H5MD; if they do not, warn and count frames."""
         if (np.diff(steps) > 0).all():
             return steps
         warn(

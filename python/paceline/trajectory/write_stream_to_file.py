@@ -93,8 +93,8 @@ class Tee:
     overwrite : bool, optional
         Replace an existing file.
     dt : float, optional
-        Time between frames, ps, for engines that send no times (IMD version 2). By default, these
-        frames are 1 ps apart, with a warning.
+        Time between frames, ps, for engines that send no times (IMD version 2). By default, such
+        frames are taken to be 1 ps apart, and a warning is issued.
     kept : KeptFrames, optional
         A second file with some atoms or some frames. `overwrite` applies to this file, too.
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from paceline.contract.analysis import Analysis
 
 
-#: Function of positions and cells that transforms the positions of one frame in place.
+#: Function of positions and cells that transforms the positions of one frame in place. It returns
+#: the rows that it could not transform, with reasons.
 _Step = Callable[[np.ndarray, np.ndarray], list[tuple[int, str]]]
 
 

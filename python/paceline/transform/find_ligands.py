@@ -19,7 +19,7 @@ IN_CONTACT = 5.0
 LEAST_HEAVY = 5
 #: Maximum number of residues with the name of a ligand: solvents, membranes and buffers have more.
 MOST_RESIDUES = 20
-#: Residues with fewer heavy atoms are a solvent if there are more of them than chains.
+#: Residues of one name with fewer heavy atoms are a solvent if there are more of them than chains.
 SMALL = 10
 #: Residue names that are never ligands: lipids, sterols, detergents, fatty acids, and components of
 #: crystals, buffers and mixed solvents.

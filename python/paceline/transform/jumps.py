@@ -53,9 +53,9 @@ class ImageCounts:
     moved : numpy.ndarray, shape (n_followed, 3)
         Images in the last frame.
     noted : _RecordedImages or _JoinedImages
-        Images recorded in frames between.
+        Images recorded in frames after `first`, up to `last`.
     changes : numpy.ndarray of int64
-        Frames whose cell differs by more than half from the cell of the previous frame.
+        Frames whose cell differs by more than half an edge from the cell of the previous frame.
     """
 
     first: int
@@ -115,13 +115,17 @@ class CoreNoJump(WorkerScan):
         )
 
     def scan_of(self, frames: np.ndarray) -> "NoJumpScan":
-        """Create the worker part that finds the images in increasing frame numbers."""
+        """Create the worker part that finds the images in frames with these increasing numbers."""
         return NoJumpScan(self, frames)
 
     def count(
         self, positions: np.ndarray, cells: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        """Count images over frames; return end positions, last images and images in some rows."""
+        """Count images over frames, relative to the first frame.
+
+        Return the positions in the first and in the last frame, the images in the last frame, and
+        the images in the frames `rows`.
+        """
         ends = np.stack([positions[k].take(self._followed, axis=0) for k in (0, -1)])
         return ends, *self._core.scan(positions, cells, rows)
 
@@ -201,13 +205,17 @@ class CoreSteps(WorkerScan):
         return _Follower(_InTurn(self), lengths_only=self.lengths_only)
 
     def scan_of(self, frames: np.ndarray) -> "NoJumpScan":
-        """Create the worker part that finds the summed steps to increasing frame numbers."""
+        """Create the worker part that finds the summed steps to frames with these numbers."""
         return NoJumpScan(self, frames)
 
     def count(
         self, positions: np.ndarray, cells: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        """Sum steps over frames; return end centers, steps to the last frame and to some rows."""
+        """Sum steps over frames, from the first frame on.
+
+        Return the centers in the first and in the last frame, the sums up to the last frame, and
+        the sums up to the frames `rows`.
+        """
         centers, steps = self.steps(positions, cells)
         return centers[[0, -1]], steps[-1], steps[rows]
 
@@ -394,8 +402,8 @@ class _Follower:
     ) -> list[tuple[int, str]] | None:
         """Move a block's atoms, store its initial images; return rows that cannot be tracked."""
         if state is not None and not state.size:
-            # Pass None: empty views of one array share an address, and two threads cannot borrow
-            # the same address in the compiled module.
+            # Pass None, because empty views of one array have the same address. The compiled module
+            # does not allow two threads to write to one address.
             state = None
         refused = self._core.move_on(number, positions, cells, state)
         if refused is not None:
@@ -411,7 +419,7 @@ class _Follower:
 
     @property
     def changes(self) -> np.ndarray:
-        """Frames whose cell differs by more than half from the cell of the previous frame."""
+        """Frames whose cell differs by more than half an edge from that of the previous frame."""
         blocks = [self._cells[number] for number in sorted(self._cells)]
         cells = np.concatenate([np.empty((0, CELL_WIDTH)), *blocks])
         frames = np.flatnonzero(~np.isnan(cells).any(axis=1))

@@ -64,7 +64,7 @@ _lists: WeakKeyDictionary[Any, BondList] = WeakKeyDictionary()
 
 
 class _Frame(NamedTuple):
-    """Positions of all atoms in the first frame, Å, and its cell; None if it cannot be read."""
+    """Positions of all atoms in the first frame, Å, and the cell of this frame, shape (1, 19)."""
 
     positions: np.ndarray
     cell: np.ndarray
@@ -189,7 +189,7 @@ class _Search:
         return added, np.flatnonzero(lacking), "; ".join([", ".join(parts), *self._remarks])
 
     def _lacking(self, bonds: np.ndarray) -> np.ndarray:
-        """Mask atoms without bonds in residues of several atoms, except virtual sites."""
+        """Return a mask of atoms, except virtual sites, that lack bonds in a residue of several."""
         lacking = (self._sizes > 1)[self._residues]
         lacking[bonds] = False
         (masses,) = topology_attributes_of(self._universe, "masses")
@@ -257,7 +257,10 @@ class _Search:
                 yield atoms[inside & np.isin(self._locations[atoms], (0, one))]
 
     def _by_template(self, atoms: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
-        """Yield residues with the same atom names: atoms, shape (n_residues, n_atoms); template."""
+        """Yield the residues with equal residue and atom names, and their template.
+
+        The residues are an array of atom indices, shape (n_residues, n_atoms).
+        """
         atoms = atoms[np.argsort(self._residues[atoms], kind="stable")]
         numbers, firsts, sizes = np.unique(
             self._residues[atoms], return_index=True, return_counts=True
