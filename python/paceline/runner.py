@@ -624,9 +624,9 @@ def _results(
 def _open_checkpoint(
     checkpoint: "str | os.PathLike | Checkpoint | Continuation | None",
 ) -> "Iterator[Checkpoint | Continuation | None]":
-    """Open the checkpoint with this file name, and finish it at the end; None if none is given.
+    """Open the checkpoint with this file name, and finish it after a successful run.
 
-    A checkpoint that is already entered is used, but not finished.
+    A checkpoint that is already entered is used, but not finished. Yield None if none is given.
     """
     if not isinstance(checkpoint, str | os.PathLike):
         if checkpoint is not None:

@@ -139,9 +139,9 @@ def join(
 ) -> Path:
     """Join trajectories one after another, without decoding them.
 
-    All frames are kept. A warning reports frames that a restart repeated. A DCD file does not store
-    the times of single frames; a warning reports if times in the joined file differ from those in
-    its parts.
+    Without `continuous`, all frames are kept, and a warning reports frames that a restart repeated.
+    A DCD file does not store the times of single frames; a warning reports if times in the joined
+    file differ from those in its parts.
 
     Parameters
     ----------

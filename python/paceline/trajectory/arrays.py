@@ -137,9 +137,9 @@ def _receive_slice(
 
 @dataclass(frozen=True)
 class SentValues:
-    """Atoms and fields to send to the workers of one pass, and files that may replace the sending.
+    """Atoms and fields to send to the workers of one pass.
 
-    Workers may read the values from these files.
+    Workers on this machine may read the values from the files `written` or `mapped` instead.
     """
 
     #: Increasing atom indices; None for all atoms.

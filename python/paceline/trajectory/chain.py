@@ -446,7 +446,7 @@ class TimeOrder:
 
 @dataclass(frozen=True, eq=False)
 class _Stretch:
-    """Consecutive frames of a file whose times do not decrease."""
+    """Consecutive frames of a file, whose times increase as far as they are known."""
 
     #: Index of the file; its frames from `start` to `stop`.
     file: int

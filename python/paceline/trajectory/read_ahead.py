@@ -35,7 +35,7 @@ BLOCK_FRAMES = 64
 WAITING_BYTES = 64 * 2**20
 #: Maximum time that a fork waits for decoding threads, seconds.
 PATIENCE = 10.0
-#: Number of equally spaced frames that must be read before later frames are decoded ahead.
+#: Number of equal steps between requested frames after which later frames are decoded ahead.
 REGULAR = 4
 
 

@@ -78,9 +78,10 @@ def ligand_names(universe: System) -> list[str]:
 def find_ligands(universe: System) -> Ligands:
     """Find ligands and similar residues by names and sizes.
 
-    A ligand has at least 5 heavy atoms and is not bonded to a chain. It is not a protein, nucleic
-    acid, water or ion, and its name is not that of a lipid or an additive. At most 20 residues have
-    its name. If it has fewer than 10 heavy atoms, this number must not exceed the number of chains.
+    A ligand is a residue with at least 5 heavy atoms, and without bonds to other residues. It is
+    not a protein, nucleic acid, water or ion, and its name is not that of a lipid or an additive.
+    At most 20 residues have its name. If it has fewer than 10 heavy atoms, the number of these
+    residues must not exceed the number of chains.
     """
     found = Ligands({}, {}, {})
     try:
