@@ -313,7 +313,7 @@ pub struct EncoderSettings<'a> {
 }
 
 impl<'a> EncoderSettings<'a> {
-    /// Create settings for positions of `n_atoms` atoms and cells, in the usual precision of the
+    /// Create settings to write the positions of `n_atoms` atoms and the cells, in the usual precision of the
     /// format.
     pub fn new(name: &'a str, n_atoms: usize) -> Self {
         EncoderSettings {

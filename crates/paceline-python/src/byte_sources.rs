@@ -400,7 +400,8 @@ pub(super) fn open(path: &Path) -> error::Result<Arc<dyn Source>> {
     open_file(path)
 }
 
-/// Open a trajectory that samples identify.
+/// Open the version of a trajectory that the samples of its fingerprint identify. Without object
+/// stores, this is the file.
 #[cfg(not(feature = "stores"))]
 pub(super) fn open_version(path: &Path, _samples: &Samples) -> error::Result<Arc<dyn Source>> {
     open_file(path)

@@ -77,7 +77,7 @@ STATES_IN_A_ROW = 3
 REFERENCES = {"Ramachandran": -180, "Janin": 0}
 #: Fractions of the reference angles inside the drawn regions.
 REGIONS = (0.98, 0.9)
-#: Colours of the regions.
+#: Colours of `REGIONS`.
 GREYS = ("#e6e6e6", "#cccccc")
 #: Range of values that differ by rounding only, as a fraction of the largest one.
 ROUNDING = 1e-12
@@ -108,7 +108,7 @@ class Series:
     ends: Sequence[int] = ()
     #: True if the x axis contains names, so that values are points with error bars.
     of_names: bool = False
-    #: True if the name contains a mean or a verdict.
+    #: True if the name in the legend is followed by a mean or a verdict.
     is_described: bool = False
     #: x value from which on the series is equilibrated.
     start: float = -np.inf

@@ -308,7 +308,7 @@ class SurvivalProbability(SelectedAtoms):
 
     @property
     def sp_timeseries_data(self) -> list[list[float]]:
-        """Values of all valid time origins, as in the MDAKit."""
+        """Survival probabilities from each valid time origin, a list for each lag, as in the MDAKit."""
         data = self.results.sp_timeseries_data
         return [values[~np.isnan(values)].tolist() for values in data]
 

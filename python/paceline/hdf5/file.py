@@ -240,7 +240,7 @@ class Array(Node):
             return self._h5[axes]
 
     def damaged(self, expected: str, found: str) -> DamagedFileError:
-        """Create the error for this dataset."""
+        """Create the error that names this dataset, what was expected and what was found."""
         return damaged(self.file.path, self.name, expected, found)
 
     @property

@@ -90,7 +90,7 @@ AROUND = Component(
 MEASURED = (OPEN, READ, DECODE, TRANSFORM, COMPUTE)
 #: Components that add up to the time of blocks whose results were used.
 AT_BLOCKS = (*MEASURED, OVERHEAD)
-#: Components that add up to the time of all blocks.
+#: Components that add up to the time of all blocks, also of those that were computed twice.
 WORKING = (*AT_BLOCKS, ABANDONED)
 #: Components that add up to a worker's wall time.
 WALL_TIME = (*WORKING, WAIT)

@@ -66,7 +66,7 @@ class MolecularBonds:
         return made
 
     def with_pairs(self, further: np.ndarray) -> "MolecularBonds":
-        """Return these bonds and further pairs of atoms: shape (n_pairs, 2)."""
+        """Return bonds that also contain the pairs of atoms `further`, shape (n_pairs, 2)."""
         pairs = np.concatenate([self.pairs, further])
         return MolecularBonds(self.n_atoms, pairs, self.listed, self.given)
 

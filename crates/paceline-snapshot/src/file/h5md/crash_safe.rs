@@ -482,7 +482,7 @@ const _: () = assert!(size_of::<c_ulong>() == 8);
 mod tests {
     use super::*;
 
-    /// A B-tree node of chunks with three dimensions, with some children.
+    /// Create a B-tree node of chunks with three dimensions that has `n_children` children.
     fn node(level: u8, n_children: u16) -> Vec<u8> {
         let key = 40;
         let mut bytes = vec![0; FIRST_KEY + CHILDREN * WORD + (CHILDREN + 1) * key];
