@@ -457,7 +457,7 @@ def difference(there: Sequence[Sequence[str]], here: Sequence[Fact]) -> str | No
 
 
 def _fact(what: str, shown: str, *compared: object) -> Fact:
-    """Create a fact; its text is compared, unless `compared` contains other values."""
+    """Create a fact. Runs are compared by the values `compared`, or by the text without them."""
     return what, shown, digest(*(compared or (shown,)))
 
 

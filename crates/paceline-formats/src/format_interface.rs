@@ -313,8 +313,8 @@ pub struct EncoderSettings<'a> {
 }
 
 impl<'a> EncoderSettings<'a> {
-    /// Create settings to write the positions of `n_atoms` atoms and the cells, in the usual precision of the
-    /// format.
+    /// Create settings to write the positions of `n_atoms` atoms, and cells, in the usual precision
+    /// of the format.
     pub fn new(name: &'a str, n_atoms: usize) -> Self {
         EncoderSettings {
             name,

@@ -699,7 +699,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         self.results.provenance.update({**self.record(), **method})
 
     def _set_intervals(self) -> dict[str, str]:
-        """Store the intervals of the most frequent bonds; return how they are computed."""
+        """Store the 95 % intervals of the most frequent bonds; return the method that computed them."""
         numbers = np.zeros(len(self.results.hbonds), np.intp)
         for column in self.results.hbonds[:, 1:4].astype(np.intp).T:
             keys = numbers * len(self.u.atoms) + column

@@ -765,7 +765,7 @@ class Replicas:
         )
 
     def _provenance(self, name: str = "") -> dict[str, Any]:
-        """Return files and versions of all replicas; with a name, for one analysis."""
+        """Return the files of all replicas, the versions of software, and a name of an analysis."""
         facts: dict[str, object] = {**software()}
         if name:
             facts["analysis"] = name

@@ -453,7 +453,7 @@ def place_out_of_order(table: Table) -> str:
 
 
 def usual_verdicts(table: Table, titles: Sequence[str] | None = None) -> dict[str, SeriesVerdict]:
-    """Assess the series that have means; none if there are very many."""
+    """Assess the series of a table with means; return no verdicts for more than `MOST_SERIES`."""
     titles = list(titles or table.y)
     if table.no_mean or len(titles) > MOST_SERIES:
         return {}

@@ -393,7 +393,10 @@ class _Place(NamedTuple):
         return [self.path] if self.path.exists() else [*map(Path, glob.glob(os.fspath(self.path)))]
 
     def recorded_names(self, name: str, base: str, saved: "ResultFile") -> dict[str, str]:
-        """Map present paths to recorded paths; `name` may be relative to the folder `base`."""
+        """Map the current paths of the files to their recorded paths, if their folder was recorded.
+
+        `name` is the recorded name, which may be relative to the folder `base`.
+        """
         n = len(self.ending.parts)
         folder = _recorded_folder(name, base, n, saved)
         if folder is None:

@@ -307,7 +307,8 @@ def transforms_of(args: argparse.Namespace) -> "list[Transform]":
     if args.center is not None:
         chosen.append(transform.center(args.center))
     if args.wrap:
-        unwraps |= not getattr(args, "no_unwrap", True)  # batteries unwrap by default
+        # Only commands of batteries have the option --no-unwrap; without it, they unwrap.
+        unwraps |= not getattr(args, "no_unwrap", True)
         together = together if unwraps else None
         chosen.append(transform.wrap(compound="fragments", together=together))
     if args.fit is not None:

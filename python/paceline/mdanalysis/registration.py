@@ -312,7 +312,8 @@ def _warn_of_earlier_processes() -> None:
     """Warn if the script has started processes before it was registered."""
     multiprocessing = sys.modules.get("multiprocessing")
     children = [] if multiprocessing is None else multiprocessing.active_children()
-    # Do not count Dask workers, which get a plug-in, and paceline's workers, from the package loky.
+    # Do not count Dask workers, in which a plug-in registers paceline, and paceline's own workers,
+    # which the package loky starts.
     running = sum(
         not child.name.startswith("Dask") and not type(child).__module__.startswith("loky.")
         for child in children

@@ -1,4 +1,4 @@
-"""Write H5MD snapshots: HDF5 writes metadata, and ranks write atoms at offsets from HDF5."""
+"""Write H5MD snapshots: HDF5 writes metadata and allocates frames, in which ranks write atoms."""
 
 import contextlib
 import os
