@@ -32,7 +32,7 @@ from benchmarks.measure import Run, Slope, Spread, Subject, slopes, subjects
 from benchmarks.peers import ACIDIC, BASIC, GRID, WATER
 from benchmarks.table import Table
 from paceline.analysis.described_analyses import class_of
-from paceline.contract.catalogue import catalogue
+from paceline.contract.read_catalogue import catalogue
 
 MDTRAJ, GROMACS, CPPTRAJ = "MDTraj", "GROMACS", "cpptraj"
 #: Paceline without instruction sets that are chosen at run time.

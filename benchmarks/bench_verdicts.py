@@ -28,8 +28,8 @@ import numpy as np
 
 import paceline
 from benchmarks.coverage import autoregressive, two_states, with_slow_part
+from paceline.analysis.convergence_of_table_series import place_out_of_order, table_verdicts
 from paceline.analysis.table import Table
-from paceline.analysis.table_convergence_verdicts import place_out_of_order, table_verdicts
 from paceline.analysis.uncertainty import mean_of_series
 
 #: Number of values of each series.

@@ -91,7 +91,7 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
 
     import paceline
     from paceline.engine.passes import first_pass
-    from paceline.engine.trajectory_run import Facilities, TrajectoryRun
+    from paceline.engine.run_plan import Facilities, TrajectoryRun
     from paceline.engine.worker import Worker
     from paceline.runner import trajectory_of
     from paceline.timing import Timings

@@ -95,7 +95,7 @@ class SlowReader:
 
 def slow_run(turn: Turn) -> Any:
     """Create a `TrajectoryRun` whose source is slow for one worker."""
-    from paceline.engine.trajectory_run import TrajectoryRun
+    from paceline.engine.run_plan import TrajectoryRun
 
     class SlowRun(TrajectoryRun):
         def prepare(self, *arguments: Any, **options: Any) -> None:

@@ -35,7 +35,7 @@ from paceline.analysis.replicas import Replicas
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.cli import main
-from paceline.contract.catalogue import catalogue
+from paceline.contract.read_catalogue import catalogue
 from paceline.errors import PacelineWarning, SelectionError, UnsupportedError
 from paceline.transform import unwrap
 

@@ -21,7 +21,7 @@ from paceline.analysis.battery_definitions import SYSTEMS
 from paceline.analysis.described_analyses import FROM_RESULTS, NAMES, class_of
 from paceline.cli.analysis_commands import Command
 from paceline.cli.parser_and_file_arguments import CommandParser, resolve_files
-from paceline.contract.catalogue import FILE, catalogue
+from paceline.contract.read_catalogue import FILE, catalogue
 
 ROOT = Path(__file__).parents[1]
 #: Modules of MDAnalysis whose classes moved to another package.

@@ -13,17 +13,17 @@ from scipy.stats import chi2
 import paceline
 from benchmarks.bench_verdicts import LOGARITHMIC, TableCase, at_times, measure_tables
 from paceline.analysis.convergence import latest_start
+from paceline.analysis.convergence_of_table_series import (
+    count_verdicts,
+    replica_verdict,
+    table_verdicts,
+)
 from paceline.analysis.equilibration import averages, crossings_of_states
 from paceline.analysis.figures import ShownVerdicts, draw
 from paceline.analysis.replica_diagnostics import effective_size, rank_normalised_r_hat
 from paceline.analysis.results import Results
 from paceline.analysis.saved_table_format import read_saved
 from paceline.analysis.table import Table
-from paceline.analysis.table_convergence_verdicts import (
-    count_verdicts,
-    replica_verdict,
-    table_verdicts,
-)
 from paceline.analysis.uncertainty import mean_of_series
 
 N = 2000
@@ -1511,7 +1511,7 @@ def test_verdicts_on_very_many_series_are_counted(tmp_path, monkeypatch):
     assert count_verdicts(table) == text
     Results(table=table).save(tmp_path / "phi.csv")
     assert f"# sampling: {text}\n" in (tmp_path / "phi.csv").read_text(encoding="utf-8")
-    monkeypatch.setattr("paceline.analysis.table_convergence_verdicts.MOST_VALUES", 5 * N)
+    monkeypatch.setattr("paceline.analysis.convergence_of_table_series.MOST_VALUES", 5 * N)
     assert count_verdicts(table).startswith("of 5 of 20 series, ")
     backwards = {title: values[::-1] for title, values in columns.items()}
     assert count_verdicts(Table(backwards, "time (ps)", dict.fromkeys(titles, ""), "")) == ""

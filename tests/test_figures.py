@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from MDAnalysis.analysis.data.filenames import Rama_ref
 
+from paceline.analysis.convergence_of_table_series import replica_verdict, table_verdicts
 from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.figure_text_layout import shortened_to
 from paceline.analysis.figures import NOTE_INSIDE, ShownVerdicts, draw, in_time_unit, new_figure
 from paceline.analysis.replica_figures import Profile, draw_profile
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, States, Table
-from paceline.analysis.table_convergence_verdicts import replica_verdict, table_verdicts
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import UNITS_BY_LENGTH
 from paceline.errors import PacelineWarning, UnsupportedError

@@ -28,7 +28,7 @@ from paceline.analysis.lag_time_confidence_intervals import block_starts
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.updating_groups import follow
-from paceline.contract.catalogue import catalogue
+from paceline.contract.read_catalogue import catalogue
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 
 CELLS = {

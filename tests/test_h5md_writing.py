@@ -18,7 +18,12 @@ from paceline import _core
 from paceline.analysis.rms import RMSF
 from paceline.block import upright_vectors
 from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
-from paceline.hdf5.written_layout import ROW_BYTES, Compression, choose_layout, parse_compression
+from paceline.hdf5.h5md_storage_layout import (
+    ROW_BYTES,
+    Compression,
+    choose_layout,
+    parse_compression,
+)
 from paceline.mdanalysis.reader import Reader
 from paceline.snapshot.shared_file import Contents, Heading, Settings
 from paceline.snapshot.write_h5md import H5MD

@@ -149,7 +149,7 @@ def test_a_halo_is_for_rows(universe):
 
 
 def test_a_halo_larger_than_memory_is_refused(universe, monkeypatch):
-    monkeypatch.setattr("paceline.engine.trajectory_run.free_memory", lambda: 10**6)
+    monkeypatch.setattr("paceline.engine.run_plan.free_memory", lambda: 10**6)
     series = paceline.TimeSeries(smooth, universe.atoms, halo=(40, 0))
     with pytest.raises(UnsupportedError, match=r"halo of 40 frames of 3341 atoms needs 1\.6 MB"):
         series.run()

@@ -18,7 +18,7 @@ from paceline.analysis.rms import RMSD
 from paceline.cli.json_output import SCHEMA_VERSION, Answer, answer_with, failure_of, in_json
 from paceline.cli.json_output_schema import schema_of
 from paceline.cli.mcp_tools import command_parsers, documents
-from paceline.contract.catalogue import catalogue
+from paceline.contract.read_catalogue import catalogue
 from paceline.errors import DamagedFileError, UnsupportedError, with_hint
 
 #: Commands without --json: they print something else, or serve other programs.

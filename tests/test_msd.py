@@ -24,7 +24,7 @@ from paceline.engine import stage_over_collected_rows
 from paceline.engine.worker import Worker
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 from paceline.transform import nojump
-from paceline.transform.jumps import unwrap_series
+from paceline.transform.nojump_workers import unwrap_series
 
 
 @pytest.fixture(scope="module")

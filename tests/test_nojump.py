@@ -21,11 +21,11 @@ from paceline import _core, checkpoint
 from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.contract import plan
-from paceline.engine import scheduler, trajectory_run, transform_states
+from paceline.engine import run_plan, scheduler, transform_states
 from paceline.engine.worker import Worker
 from paceline.errors import PacelineWarning, SelectionError, TransformError, UnsupportedError
 from paceline.transform import nojump, unwrap, wrap
-from paceline.transform.jumps import CoreNoJump, NoJumpScan, unwrap_series
+from paceline.transform.nojump_workers import CoreNoJump, NoJumpScan, unwrap_series
 
 N_FRAMES, N_ATOMS = 150, 40
 
@@ -154,7 +154,7 @@ def test_frames_that_are_passed_over_are_read_once(frames, atoms, tmp_path, monk
 @pytest.mark.parametrize("kept", [False, True])
 def test_blocks_have_room_for_frames_that_are_passed_over(kept, atoms, tmp_path, monkeypatch):
     wanted = followed(atoms)[::5]
-    monkeypatch.setattr(trajectory_run, "LARGEST_BLOCK_BYTES", 5 * 16 * 12 * N_ATOMS)
+    monkeypatch.setattr(run_plan, "LARGEST_BLOCK_BYTES", 5 * 16 * 12 * N_ATOMS)
     checkpoint = {"checkpoint": tmp_path / "file"} if kept else {}
     series = paceline.TimeSeries(positions, atoms)
     series.run(transforms=[nojump()], step=5, block_frames=10**6, **checkpoint)

@@ -15,6 +15,7 @@ from MDAnalysis.exceptions import NoDataError
 import paceline
 from paceline.analysis.clustering import Clustering
 from paceline.analysis.contacts import ContactMap
+from paceline.analysis.convergence_of_table_series import table_verdicts
 from paceline.analysis.density import DensityAnalysis
 from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
@@ -24,7 +25,6 @@ from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.table import Table
-from paceline.analysis.table_convergence_verdicts import table_verdicts
 from paceline.errors import NotRunError, UnsupportedError
 
 mpl.use("Agg")

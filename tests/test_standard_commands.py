@@ -47,7 +47,7 @@ from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.order import SCH, OrderParameter
 from paceline.analysis.results import Results
 from paceline.analysis.waterdynamics import SurvivalProbability
-from paceline.contract.catalogue import catalogue
+from paceline.contract.read_catalogue import catalogue
 from paceline.timing import Timings
 
 #: Selections for which an analysis is fast.

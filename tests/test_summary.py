@@ -8,12 +8,12 @@ import pytest
 from MDAnalysisTests.datafiles import DCD, DCD2, PSF
 
 import paceline
+from paceline.analysis.convergence_of_table_series import place_out_of_order, table_verdicts
 from paceline.analysis.results import Results
 from paceline.analysis.results_in_sentences import answers
 from paceline.analysis.rms import RMSD
 from paceline.analysis.table import Table
-from paceline.analysis.table_convergence_verdicts import place_out_of_order, table_verdicts
-from paceline.contract.run_info import describe_frames
+from paceline.contract.run_info_and_descriptions import describe_frames
 
 
 def table_of(x, title, values, **options):

@@ -23,7 +23,7 @@ from paceline import _core, transform
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.contract.run_info import RunInfo
+from paceline.contract.run_info_and_descriptions import RunInfo
 from paceline.errors import (
     AnalysisError,
     PacelineWarning,

@@ -28,13 +28,13 @@ from paceline._util.signals import Stopping, resume_advice
 from paceline.contract.analysis import Analysis
 from paceline.contract.analysis_kinds import Kind
 from paceline.contract.plan import Plan
-from paceline.contract.run_info import RUN_ATTRIBUTES
+from paceline.contract.run_info_and_descriptions import RUN_ATTRIBUTES
 from paceline.contract.system_interface import attribute_of
 from paceline.engine.collect import Cursor, Record, RecordRange, RowRange
 from paceline.engine.passes import FramePass
+from paceline.engine.run_plan import TrajectoryRun
 from paceline.engine.stage_over_collected_rows import PartsRun
 from paceline.engine.tasks_and_results import BlockResult, LongBonds
-from paceline.engine.trajectory_run import TrajectoryRun
 from paceline.errors import CheckpointError, Terminated, UnsupportedError, warn
 from paceline.performance.record import BlockTiming
 from paceline.timing import Timings

@@ -72,7 +72,7 @@ class Update(GrownRun):
 
     def _repr_html_(self) -> str:
         # Imported here to keep `import paceline` fast.
-        from paceline.analysis.table_convergence_verdicts import verdicts_of
+        from paceline.analysis.convergence_of_table_series import verdicts_of
         from paceline.performance.html_elements import html_table, notebook_page
 
         found = verdicts_of({name: one.results.table for name, one in self.analyses.items()})

@@ -32,10 +32,10 @@ from paceline.contract.system_interface import Atoms, Frames, System, attribute_
 from paceline.contract.transform_interface import Transform
 from paceline.engine.passes import FramePass, first_pass
 from paceline.engine.result_arrays import limit_arrays
+from paceline.engine.run_plan import Facilities, TrajectoryRun, n_passes
 from paceline.engine.scheduler import with_frame_threads
 from paceline.engine.stage_over_collected_rows import PartsRun
 from paceline.engine.tasks_and_results import CollectedResult, FrameCaching
-from paceline.engine.trajectory_run import Facilities, TrajectoryRun, n_passes
 from paceline.engine.worker import FrameCache
 from paceline.errors import SelectionError, UnsupportedError, name_of_imported, warn
 from paceline.performance.record import DuplicateAttempt

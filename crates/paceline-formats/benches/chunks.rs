@@ -12,9 +12,9 @@ use std::time::Instant;
 
 use libdeflater::{CompressionLvl, Compressor};
 use paceline_formats::atom_set::Atoms;
+use paceline_formats::block_reader::hdf5_datasets::{ChunkReader, Element, ReadRequest, Slice};
+use paceline_formats::block_reader::{BlockOut, Numbers};
 use paceline_formats::hdf5_chunks::{Dataset, Filter, Number, Units};
-use paceline_formats::reader::chunks::{ChunkReader, Element, ReadRequest, Slice};
-use paceline_formats::reader::{BlockOut, Numbers};
 use paceline_formats::source::FileSource;
 use paceline_formats::{CELL_WIDTH, Fields};
 

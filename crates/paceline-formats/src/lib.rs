@@ -17,7 +17,7 @@
 //!
 //! - [`source`] reads ranges of bytes, [`disk_cache`] stores them on a local disk;
 //! - [`index`] finds the offset of each frame, and saves the result of a scan;
-//! - [`reader`] reads blocks of frames in few large reads, [`reader::chunks`] those of HDF5
+//! - [`reader`] reads blocks of frames in few large reads, [`block_reader::chunks`] those of HDF5
 //!   datasets;
 //! - [`block_writer`] encodes blocks, into memory or into a file;
 //! - [`format_interface`] defines the interface of a format, and [`format_list`] lists all formats.
@@ -29,6 +29,7 @@
 #![deny(missing_docs)]
 
 pub mod atom_set;
+pub mod block_reader;
 pub mod block_writer;
 pub mod dcd;
 pub mod disk_cache;
@@ -45,7 +46,6 @@ pub mod lammps;
 pub mod netcdf3;
 #[doc(hidden)] // Public for paceline-snapshot, which also writes at offsets.
 pub mod os_calls;
-pub mod reader;
 pub mod source;
 mod text_lines;
 pub mod trajectory;

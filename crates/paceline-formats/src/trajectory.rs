@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::atom_set::Atoms;
+use crate::block_reader::{BlockOut, BlockReader, Extents, Numbers};
 use crate::error::{Error, Result};
 use crate::format_interface::unsupported;
 use crate::format_list::STANDARD;
 use crate::index::{self, Index, OpenOptions};
-use crate::reader::{BlockOut, BlockReader, Extents, Numbers};
 use crate::source::{FileSource, Source};
 use crate::{CellRow, Fields, Format, Layout, UnitCell};
 

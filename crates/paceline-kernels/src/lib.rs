@@ -34,7 +34,7 @@
 
 #![deny(missing_docs)]
 
-mod cell_list;
+mod pair_counting_columns;
 use std::ops::Range;
 use std::slice::ChunksExact;
 

@@ -13,8 +13,8 @@ use super::histogram::Histogram;
 use super::transform_common::Refused;
 use super::{Columns, check_len, frames};
 use crate::cell::ApplyPbc;
-use crate::cell_list::Grid;
-use crate::cell_list::Points;
+use crate::pair_counting_columns::Grid;
+use crate::pair_counting_columns::Points;
 use crate::threads_within_frame::{MANY, change, compute_parts, part_len, ranges};
 use paceline_base::error::{self, Error};
 

@@ -6,10 +6,10 @@
 //! group usually share one search per frame.
 
 use super::cell::{ApplyPbc, Cell, NoCell, in_cell, nearest_in, square};
-use super::cell_list::Points;
 use super::check_len;
 use super::histogram::largest_square;
 use super::near_pairs::{Measure, Pair, Point, Search, extent, finite};
+use super::pair_counting_columns::Points;
 use super::rdf::are_searched_by_cells;
 use super::row_kernel::Frames;
 use super::transform_common::Refused;

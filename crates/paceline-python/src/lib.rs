@@ -21,7 +21,7 @@ use pyo3::pymodule;
 
 #[pymodule]
 mod _core {
-    use paceline_formats::{disk_cache, reader::chunks, source};
+    use paceline_formats::{block_reader::hdf5_datasets, disk_cache, source};
 
     #[pymodule_export]
     use super::all_frames_kernels::{
@@ -78,12 +78,12 @@ mod _core {
     const GAP_BYTES: u64 = source::GAP;
     /// Maximum size of decompressed chunks that a reader keeps, bytes.
     #[pymodule_export]
-    const KEPT_BYTES: usize = chunks::KEPT_BYTES;
+    const KEPT_BYTES: usize = hdf5_datasets::KEPT_BYTES;
     /// Largest beginning of a deflate-only chunk that is decompressed without the rest, as a
     /// fraction of the chunk.
     #[pymodule_export]
-    const BEGINNING_SHARE: f64 = chunks::BEGINNING_SHARE;
+    const BEGINNING_SHARE: f64 = hdf5_datasets::BEGINNING_SHARE;
     /// Number of bytes that are read beyond the estimated compressed size of a chunk's beginning.
     #[pymodule_export]
-    const BEGINNING_SPARE: u64 = chunks::BEGINNING_SPARE;
+    const BEGINNING_SPARE: u64 = hdf5_datasets::BEGINNING_SPARE;
 }

@@ -11,7 +11,7 @@ use paceline_kernels::dipole::Dipole;
 use paceline_kernels::distances::{
     Angles, AtomicDistances, CenterDistance, DistanceMatrix, MinimumDistance,
 };
-use paceline_kernels::dssp::letters::Letters;
+use paceline_kernels::dssp::mkdssp::Letters;
 use paceline_kernels::instructions::{self, Instructions};
 use paceline_kernels::near_pairs::Components;
 use paceline_kernels::order::Order;

@@ -14,13 +14,13 @@ use super::types::{
 };
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
+use paceline_formats::block_reader::hdf5_datasets::{
+    self, ChunkReader as Chunks, Element, Identity, ReadRequest, Slice,
+};
+use paceline_formats::block_reader::{BlockOut, BlockReader, BlockReport, Extents, Numbers};
 use paceline_formats::error::{self, Error};
 use paceline_formats::format_list::STANDARD;
 use paceline_formats::hdf5_chunks::{self, Dataset, Filter, Units};
-use paceline_formats::reader::chunks::{
-    self, ChunkReader as Chunks, Element, Identity, ReadRequest, Slice,
-};
-use paceline_formats::reader::{BlockOut, BlockReader, BlockReport, Extents, Numbers};
 use paceline_kernels::frame_validity;
 
 /// Per-worker reader of a trajectory file.
@@ -336,7 +336,7 @@ pub(super) fn read_integers(
     slice: SliceArrays<'_>,
 ) -> Result<NewArray<i64, 1>> {
     let (dataset, slice) = (dataset.into_dataset()?, slice.as_slices());
-    let read = || chunks::read_integers(byte_sources::open(&path)?, dataset, slice);
+    let read = || hdf5_datasets::read_integers(byte_sources::open(&path)?, dataset, slice);
     Ok(py.detach(read)?.into())
 }
 

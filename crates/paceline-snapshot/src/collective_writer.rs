@@ -11,7 +11,7 @@ use paceline_formats::error::Error;
 use paceline_formats::os_calls::path_of_bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::agreement_of_ranks::agree;
+use crate::agreement_and_communicator::agree;
 use crate::file::{self, Container, Contents, Heading, Kind, Place, Property, Settings};
 use crate::static_properties::{
     StaticProperties, check_values, compare_property, write_properties,

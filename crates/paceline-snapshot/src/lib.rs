@@ -14,13 +14,13 @@
 
 #![deny(missing_docs)]
 
-mod agreement_of_ranks;
+mod agreement_and_communicator;
 pub mod atom_encoding;
 mod atoms;
 pub mod collective_writer;
 pub mod file;
 pub mod reading;
-mod send_schedule;
+mod send_schedule_and_memory;
 mod static_properties;
 #[cfg(test)]
 mod tests;
@@ -30,17 +30,17 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::agreement_of_ranks::agree;
-use crate::send_schedule::MemoryBudget;
+use crate::agreement_and_communicator::agree;
+use crate::send_schedule_and_memory::MemoryBudget;
 use atoms::Packing;
 use paceline_formats::error::Error;
 
-pub use crate::agreement_of_ranks::{Failure, Kind, Result};
+pub use crate::agreement_and_communicator::{Failure, Kind, Result};
 pub use crate::atoms::Batch;
 pub use crate::atoms::Records;
-pub use crate::send_schedule::Cost;
-pub use agreement_of_ranks::check;
-pub use agreement_of_ranks::{Communicator, Reduce, SingleRank};
+pub use crate::send_schedule_and_memory::Cost;
+pub use agreement_and_communicator::check;
+pub use agreement_and_communicator::{Communicator, Reduce, SingleRank};
 pub use atoms::{Atoms, Vectors};
 
 /// Method of writing atoms: the four methods of Todorov & Bush (HPCxTR0806).

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::agreement_of_ranks::{agree, mixed};
+use crate::agreement_and_communicator::{agree, mixed};
 use crate::atom_encoding::is_word;
 use crate::file::{Container, Property};
 use crate::{Atoms, Communicator, Failure, Reduce, Result};

@@ -8,7 +8,7 @@ mod write_errors;
 use std::path::{Path, PathBuf};
 
 use super::{Atoms, Cost, Job, Method, Records, Result, Vectors, check, write};
-use crate::agreement_of_ranks::Communicator;
+use crate::agreement_and_communicator::Communicator;
 
 /// Deterministic pseudo-random numbers.
 pub struct Random(pub u64);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::Records;
-use crate::send_schedule::{Memory, Partition, SendSchedule, grow, timed};
+use crate::send_schedule_and_memory::{Memory, Partition, SendSchedule, grow, timed};
 use crate::{Batch, Cost, Failure, Plan, Reduce, Result};
 use paceline_formats::error::Error;
 use paceline_formats::os_calls::{close, write_all_at};

@@ -53,7 +53,7 @@ sys.meta_path.append(_Finder())
 
 def _classes() -> dict[str, str]:
     """Return the module of each analysis class in the catalogue, by class name."""
-    from paceline.contract.catalogue import catalogue
+    from paceline.contract.read_catalogue import catalogue
 
     found: dict[str, str] = {}
     for one in catalogue().values():

@@ -17,7 +17,7 @@ from paceline.analysis.structure_writer import write_structures
 from paceline.analysis.values_on_structure import StructureValues
 from paceline.contract.analysis_declaration import MASS, REF, Declaration
 from paceline.contract.analysis_kinds import PerFrame, Reduction
-from paceline.contract.run_info import describe_atoms, describe_selection
+from paceline.contract.run_info_and_descriptions import describe_atoms, describe_selection
 from paceline.contract.system_interface import Atoms, System, trajectory_name
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import FurtherOptions, run

@@ -32,7 +32,7 @@ from paceline.contract.analysis_kinds import (
     Ragged,
     Reduction,
 )
-from paceline.contract.run_info import (
+from paceline.contract.run_info_and_descriptions import (
     RUN_ATTRIBUTES,
     describe_atoms,
     describe_exactly,

@@ -20,12 +20,12 @@ from paceline.analysis.battery_definitions import (
     toml_of,
 )
 from paceline.analysis.battery_page import page_of_battery
+from paceline.analysis.convergence_of_table_series import equilibrated_start
 from paceline.analysis.described_analyses import make_analysis, select_described
 from paceline.analysis.energies import Energies, read_energies
 from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.results import Results, further_results
 from paceline.analysis.saved_table_format import METADATA
-from paceline.analysis.table_convergence_verdicts import equilibrated_start
 from paceline.contract.analysis import is_updated
 from paceline.contract.analysis_declaration import Description
 from paceline.contract.figure_options import FigureOptions

@@ -12,7 +12,7 @@ from paceline._util.option_values_and_selections import (
     WATER_OXYGENS,
 )
 from paceline.contract.analysis_declaration import Description
-from paceline.contract.catalogue import catalogue
+from paceline.contract.read_catalogue import catalogue
 from paceline.contract.system_interface import System
 from paceline.errors import UnsupportedError, warn
 from paceline.trajectory.open import files_named

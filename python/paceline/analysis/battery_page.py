@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from paceline._core import __version__
-from paceline.analysis.describe_system_and_frames import describe_span, describe_system
-from paceline.analysis.energies import Energies
-from paceline.analysis.interactive_charts import charts_of
-from paceline.analysis.results import Results, kind_of
-from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_convergence_verdicts import (
+from paceline.analysis.convergence_of_table_series import (
     MOST_SERIES,
     count_verdicts,
     system_verdict,
     usual_verdicts,
     verdicts_of,
 )
+from paceline.analysis.describe_system_and_frames import describe_span, describe_system
+from paceline.analysis.energies import Energies
+from paceline.analysis.interactive_charts import charts_of
+from paceline.analysis.results import Results, kind_of
+from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import ENOUGH, SeriesMean
-from paceline.contract.catalogue import catalogue
 from paceline.contract.figure_options import FigureOptions
-from paceline.contract.run_info import describe_frames
+from paceline.contract.read_catalogue import catalogue
+from paceline.contract.run_info_and_descriptions import describe_frames
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.contract.system_interface import System
 from paceline.performance.analysis_results_page import (

@@ -11,7 +11,7 @@ from paceline.analysis.results import Results
 from paceline.block import Block, check_refused, vectors_of
 from paceline.contract.analysis_declaration import Declaration, Member
 from paceline.contract.analysis_kinds import PerFrame
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms
 from paceline.performance.number_format import many
 from paceline.transform.bonds_and_compounds import known_bonds

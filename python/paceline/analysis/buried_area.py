@@ -13,7 +13,7 @@ from paceline.analysis.table import along_residues
 from paceline.block import Block, check_refused
 from paceline.contract.analysis_declaration import Declaration, Member
 from paceline.contract.analysis_kinds import PerFrame
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms
 from paceline.errors import SelectionError
 from paceline.transform.selections_and_weights import check_not_empty, check_static

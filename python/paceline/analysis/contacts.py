@@ -18,7 +18,7 @@ from paceline.analysis.values_on_structure import spread_over_atoms
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.contract.analysis_declaration import PBC, REF, Declaration, Member, Option
 from paceline.contract.analysis_kinds import PerFrame, Reduction
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, System, attribute_of, has_attribute
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.apply_transforms import check_positions

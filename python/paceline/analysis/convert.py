@@ -28,7 +28,7 @@ from paceline.analysis.structure_writer import (
 from paceline.block import cell_of
 from paceline.contract import source
 from paceline.contract.analysis_kinds import PerBlock, Receiver
-from paceline.contract.run_info import describe_atoms, describe_frames
+from paceline.contract.run_info_and_descriptions import describe_atoms, describe_frames
 from paceline.contract.system_interface import Atoms, Frames, Timestep, attribute_of, fields_of
 from paceline.errors import DamagedFileError, SelectionError, UnsupportedError
 from paceline.hdf5.open_hdf5_trajectory import EXTENSIONS

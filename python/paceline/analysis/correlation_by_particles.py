@@ -11,7 +11,7 @@ from paceline.analysis.diffusion import BlockFit
 from paceline.contract.analysis_kinds import OverParts
 from paceline.engine.result_arrays import put_rows
 from paceline.engine.stage_over_collected_rows import allocate_results
-from paceline.transform.jumps import unwrap_series
+from paceline.transform.nojump_workers import unwrap_series
 
 #: Maximum number of particles in a part.
 PARTICLES = 64

@@ -16,7 +16,7 @@ from paceline.analysis.updating_groups import GroupFinder, follow_if_changing
 from paceline.block import Block, check_refused
 from paceline.contract.analysis_declaration import Declaration, Option
 from paceline.contract.analysis_kinds import Reduction
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, System
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import percent

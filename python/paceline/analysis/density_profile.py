@@ -16,7 +16,7 @@ from paceline.analysis.uncertainty import mean_of_series
 from paceline.block import Block, upright_vectors
 from paceline.contract.analysis_declaration import Declaration, Option
 from paceline.contract.analysis_kinds import PerFrame
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, Selected, are_several, attribute_of
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many, percent

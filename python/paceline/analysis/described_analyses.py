@@ -10,7 +10,7 @@ from paceline._util.arguments import parameters_of
 from paceline._util.json_types import JsonObject
 from paceline.analysis.base import AnalysisBase
 from paceline.contract.analysis_declaration import Description
-from paceline.contract.catalogue import catalogue
+from paceline.contract.read_catalogue import catalogue
 from paceline.contract.system_interface import System
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import joined

@@ -28,7 +28,7 @@ from paceline.analysis.uncertainty import mean_of_series, with_error
 from paceline.block import Block
 from paceline.contract.analysis_declaration import Declaration
 from paceline.contract.analysis_kinds import OverParts, PerFrame
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, System, has_attribute
 from paceline.contract.transform_interface import CoreTransform
 from paceline.errors import UnsupportedError

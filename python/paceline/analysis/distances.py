@@ -14,7 +14,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.contract.analysis_declaration import PBC, Declaration, Option
 from paceline.contract.analysis_kinds import PerFrame, Reduction
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, has_attribute
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.masses import masses_of

@@ -13,7 +13,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import States, Table, along_residues, telling_columns, with_gaps
 from paceline.contract.analysis_declaration import Declaration, Member
 from paceline.contract.analysis_kinds import PerFrame
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, Residues
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.selections_and_weights import check_static

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from paceline.analysis.convergence_of_table_series import (
+    MOST_DIGITS,
+    SeriesVerdict,
+    kind_of_series,
+    verdicts_with_angles,
+)
 from paceline.analysis.figure_text_layout import (
     figure_of,
     fit_labels,
@@ -25,12 +31,6 @@ from paceline.analysis.figure_text_layout import (
 )
 from paceline.analysis.series_verdict import DRIFTING
 from paceline.analysis.table import Image, States, Table, name_and_unit, rounding_of
-from paceline.analysis.table_convergence_verdicts import (
-    MOST_DIGITS,
-    SeriesVerdict,
-    kind_of_series,
-    verdicts_with_angles,
-)
 from paceline.analysis.uncertainty import with_error
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import TIME_UNITS, readable_unit

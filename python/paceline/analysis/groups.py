@@ -29,7 +29,7 @@ from paceline.analysis.updating_groups import GroupFinder, describe_group, follo
 from paceline.block import Block
 from paceline.contract.analysis_declaration import CORRELATION, LAGS, Declaration
 from paceline.contract.analysis_kinds import Ragged
-from paceline.contract.run_info import describe_frames
+from paceline.contract.run_info_and_descriptions import describe_frames
 from paceline.contract.system_interface import Residues, UpdatingAtoms, attribute_of
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many

@@ -14,7 +14,7 @@ from paceline.analysis.updating_groups import GroupFinder, follow_if_changing
 from paceline.block import Block
 from paceline.contract.analysis_declaration import Declaration, Member
 from paceline.contract.analysis_kinds import PerFrame
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, System
 from paceline.errors import SelectionError
 from paceline.performance.number_format import many

@@ -47,7 +47,7 @@ from paceline.analysis.updating_groups import (
 )
 from paceline.contract.analysis_declaration import CORRELATION, LAGS, Declaration, Member, Option
 from paceline.contract.analysis_kinds import Ragged
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, System, UpdatingAtoms, has_attribute
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
@@ -699,7 +699,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         self.results.provenance.update({**self.record(), **method})
 
     def _set_intervals(self) -> dict[str, str]:
-        """Store the 95 % intervals of the most frequent bonds; return the method that computed them."""
+        """Store the 95 % intervals of the most frequent bonds, and return their method."""
         numbers = np.zeros(len(self.results.hbonds), np.intp)
         for column in self.results.hbonds[:, 1:4].astype(np.intp).T:
             keys = numbers * len(self.u.atoms) + column

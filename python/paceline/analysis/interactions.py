@@ -8,7 +8,7 @@ from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.neighbors import NeighborList
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, fractions_of_frames, residue_labels
-from paceline.contract.run_info import describe_frames
+from paceline.contract.run_info_and_descriptions import describe_frames
 from paceline.engine.stage_over_collected_rows import allocate_results
 from paceline.errors import UnsupportedError
 

@@ -17,7 +17,7 @@ from paceline.analysis.updating_groups import GroupFinder, follow_if_changing
 from paceline.block import Block, upright_vectors
 from paceline.contract.analysis_declaration import Declaration
 from paceline.contract.analysis_kinds import PerFrame, Reduction
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import has_attribute
 from paceline.errors import UnsupportedError, with_script_advice
 from paceline.transform.bonds_and_compounds import compound_of_atoms

@@ -8,7 +8,7 @@ import numpy as np
 from paceline._util.arguments import one_of
 from paceline.analysis.base import AnalysisBase
 from paceline.contract.analysis_declaration import Option
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, Residues, System, are_several, attribute_of
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many

@@ -36,8 +36,8 @@ from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
 from paceline.transform.bonds_and_compounds import advice_on_sites, compound_of_atoms
 from paceline.transform.compare_atom_names import name_atom
-from paceline.transform.jumps import changed_cells, warn_of_jumps
 from paceline.transform.masses import masses_of
+from paceline.transform.nojump_workers import changed_cells, warn_of_jumps
 from paceline.transform.selections_and_weights import choose_atoms
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import numpy as np
 from paceline.analysis.base import AnalysisBase, moments_of, warn_of_unknown_times
 from paceline.analysis.correlation_by_particles import SeriesParts, padded_rows
 from paceline.errors import UnsupportedError
-from paceline.transform.jumps import unwrap_series
+from paceline.transform.nojump_workers import unwrap_series
 
 #: Maximum number of frames; their pairs take 0.6 GB in each worker.
 MOST_FRAMES = 5_000

@@ -15,7 +15,7 @@ from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import SeriesMean
 from paceline.contract.analysis_declaration import PBC, Declaration, Member, Option
 from paceline.contract.analysis_kinds import PerFrame
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, System, attribute_of, has_attribute
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.bonds_and_compounds import bonds_of

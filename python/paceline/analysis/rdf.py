@@ -30,7 +30,7 @@ from paceline.analysis.updating_groups import describe_group, follow_any
 from paceline.block import cell_of
 from paceline.contract.analysis_declaration import Declaration, Member
 from paceline.contract.analysis_kinds import Reduction
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, System
 from paceline.errors import MissingDataError, SelectionError, UnsupportedError
 from paceline.performance.number_format import amount

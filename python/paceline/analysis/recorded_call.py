@@ -32,7 +32,7 @@ import numpy as np
 
 from paceline._util.files import is_stream
 from paceline._util.json_types import JsonObject
-from paceline.contract.run_info import RunContext
+from paceline.contract.run_info_and_descriptions import RunContext
 from paceline.contract.system_interface import System, UpdatingAtoms, attribute_of
 from paceline.contract.transform_interface import Transform
 from paceline.errors import UnsupportedError

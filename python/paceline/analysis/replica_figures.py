@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from paceline.analysis.convergence_of_table_series import SeriesVerdict
 from paceline.analysis.figure_text_layout import fit_labels, legend_above, put_title, with_minus
 from paceline.analysis.figures import (
     MANY_POINTS,
@@ -25,7 +26,6 @@ from paceline.analysis.figures import (
 )
 from paceline.analysis.series_verdict import DRIFTING, SAMPLED
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_convergence_verdicts import SeriesVerdict
 from paceline.analysis.uncertainty import (
     GroupDifference,
     ReplicaMean,

@@ -18,6 +18,11 @@ from paceline.analysis.battery_page import (
     warnings_sentence,
 )
 from paceline.analysis.convergence import MOST_R_HAT
+from paceline.analysis.convergence_of_table_series import (
+    SeriesVerdict,
+    named_verdicts,
+    system_verdict,
+)
 from paceline.analysis.describe_system_and_frames import describe_span
 from paceline.analysis.duplicate_replicas import files_of
 from paceline.analysis.interactive_charts import charts_of_profile, charts_of_replicas
@@ -30,11 +35,6 @@ from paceline.analysis.replica_figures import (
 )
 from paceline.analysis.series_verdict import DRIFTING
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_convergence_verdicts import (
-    SeriesVerdict,
-    named_verdicts,
-    system_verdict,
-)
 from paceline.analysis.uncertainty import (
     ENOUGH,
     FALSE_DISCOVERIES,

@@ -12,6 +12,12 @@ import numpy as np
 from paceline._util.files import new_file, saved_together
 from paceline._util.machine_and_software import software
 from paceline.analysis.battery import COMMON_FILES, ENERGIES, TABLES
+from paceline.analysis.convergence_of_table_series import (
+    SeriesVerdict,
+    equilibrated_mean,
+    equilibrated_start,
+    verdicts_of_replicas,
+)
 from paceline.analysis.duplicate_replicas import (
     Match,
     copies_by_content,
@@ -40,12 +46,6 @@ from paceline.analysis.replica_page import (
 from paceline.analysis.results import Results
 from paceline.analysis.saved_table_format import COMMAND, IN_PYTHON, METADATA, is_of_command
 from paceline.analysis.table import Table
-from paceline.analysis.table_convergence_verdicts import (
-    SeriesVerdict,
-    equilibrated_mean,
-    equilibrated_start,
-    verdicts_of_replicas,
-)
 from paceline.analysis.uncertainty import (
     GroupDifference,
     ReplicaMean,

@@ -13,6 +13,7 @@ import numpy as np
 from paceline._util.files import new_file, new_files, temporary_name, writing_to
 from paceline._util.json_types import JsonObject
 from paceline.analysis import name_of_mdanalysis
+from paceline.analysis.convergence_of_table_series import count_verdicts, verdicts_with_angles
 from paceline.analysis.figures import ShownVerdicts, draw, new_figure
 from paceline.analysis.results_in_sentences import answers
 from paceline.analysis.saved_table_format import (
@@ -23,7 +24,6 @@ from paceline.analysis.saved_table_format import (
     with_digest,
 )
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_convergence_verdicts import count_verdicts, verdicts_with_angles
 from paceline.analysis.uncertainty import SeriesMean
 from paceline.contract.analysis_declaration import ON_STRUCTURE
 from paceline.contract.figure_options import FigureOptions

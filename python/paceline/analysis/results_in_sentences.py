@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from paceline.analysis.convergence_of_table_series import usual_verdicts, verdicts_with_angles
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_convergence_verdicts import usual_verdicts, verdicts_with_angles
 from paceline.performance.number_format import many
 
 #: Maximum number of columns that are described.

@@ -15,7 +15,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, telling_columns, title_of_band
 from paceline.contract.analysis_declaration import REF, Declaration, Member, Option
 from paceline.contract.analysis_kinds import PerFrame, Reduction
-from paceline.contract.run_info import describe_atoms, describe_selection
+from paceline.contract.run_info_and_descriptions import describe_atoms, describe_selection
 from paceline.contract.system_interface import Atoms, System, attribute_of, trajectory_name
 from paceline.errors import SelectionError
 from paceline.transform.apply_transforms import (

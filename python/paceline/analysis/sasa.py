@@ -16,7 +16,7 @@ from paceline.analysis.table import Table, along_residues, residue_labels
 from paceline.analysis.values_on_structure import StructureValues, spread_over_atoms
 from paceline.contract.analysis_declaration import Declaration, Member, Option
 from paceline.contract.analysis_kinds import PerFrame
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, System, has_attribute
 from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import joined

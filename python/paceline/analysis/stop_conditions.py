@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from paceline.analysis.convergence_of_table_series import MOST_SERIES, SeriesVerdict, table_verdicts
 from paceline.analysis.saved_table_format import title_like
 from paceline.analysis.series_verdict import SAMPLED
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_convergence_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
 from paceline.contract.analysis import Analysis, is_updated
-from paceline.contract.catalogue import catalogue
+from paceline.contract.read_catalogue import catalogue
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import joined
 

@@ -23,6 +23,7 @@ from paceline._util.machine_and_software import software
 from paceline._util.python_object_digest import digest, file_digest
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_definitions import toml_of
+from paceline.analysis.convergence_of_table_series import MOST_SERIES, SeriesVerdict, table_verdicts
 from paceline.analysis.read_survey_catalogue import SEPARATOR, SurveyEntry, topology_beside
 from paceline.analysis.series_verdict import usable_rows
 from paceline.analysis.survey_records import (
@@ -33,9 +34,8 @@ from paceline.analysis.survey_records import (
     encode,
 )
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_convergence_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
 from paceline.contract.analysis_declaration import Description
-from paceline.contract.catalogue import catalogue
+from paceline.contract.read_catalogue import catalogue
 from paceline.contract.system_interface import Frames, attribute_of
 from paceline.errors import PacelineError, UnsupportedError, warn
 from paceline.hdf5 import mdcath

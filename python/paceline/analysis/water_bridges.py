@@ -15,7 +15,7 @@ from paceline.analysis.table import MOST_FREQUENT, Table, fractions_of_frames, r
 from paceline.block import Block
 from paceline.contract.analysis_declaration import Declaration, Member, Option
 from paceline.contract.analysis_kinds import Ragged
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, attribute_of, has_attribute
 from paceline.errors import SelectionError
 from paceline.transform.residue_templates import kind_of_residue

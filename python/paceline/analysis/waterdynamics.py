@@ -12,7 +12,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.contract.analysis_declaration import Declaration
 from paceline.contract.analysis_kinds import Ragged
-from paceline.contract.run_info import describe_frames
+from paceline.contract.run_info_and_descriptions import describe_frames
 from paceline.contract.system_interface import Atoms, System, UpdatingAtoms
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
@@ -308,7 +308,7 @@ class SurvivalProbability(SelectedAtoms):
 
     @property
     def sp_timeseries_data(self) -> list[list[float]]:
-        """Survival probabilities from each valid time origin, a list for each lag, as in the MDAKit."""
+        """Survival probabilities from each valid time origin, a list for each lag."""
         data = self.results.sp_timeseries_data
         return [values[~np.isnan(values)].tolist() for values in data]
 

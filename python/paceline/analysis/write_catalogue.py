@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from paceline._util.json_types import JsonObject
 from paceline.analysis.base import AnalysisBase
 from paceline.contract.analysis_declaration import ON_STRUCTURE, Declaration, Option
-from paceline.contract.catalogue import PAGES
+from paceline.contract.read_catalogue import PAGES
 
 #: Marker lines on a page of the manual, before and after the text from the catalogue.
 MARKS = "<!-- table of make catalogue -->", "<!-- end of the table -->"

@@ -19,7 +19,7 @@ from paceline.cli.options import (
     positive,
 )
 from paceline.cli.parser_and_file_arguments import CommandParser, Commands, plain_text
-from paceline.contract.catalogue import Entry, catalogue
+from paceline.contract.read_catalogue import Entry, catalogue
 from paceline.errors import UnsupportedError, warn
 
 #: Default width of the bins of distances, Å.

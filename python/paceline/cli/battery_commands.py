@@ -30,8 +30,8 @@ from paceline.cli.parser_and_file_arguments import (
     add_file_arguments,
     kind_of,
 )
-from paceline.contract.catalogue import catalogue
 from paceline.contract.figure_options import OF_ALL
+from paceline.contract.read_catalogue import catalogue
 from paceline.errors import UnsupportedError
 
 ANALYSES_EXAMPLES = """\

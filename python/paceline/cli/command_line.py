@@ -19,7 +19,7 @@ from paceline._util.files import check_local, is_stream
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, INTERRUPTED, launched
 from paceline._util.option_values_and_selections import PROGRESS
 from paceline.cli.parser_and_file_arguments import CommandParser, WrongArguments, resolve_files
-from paceline.contract.catalogue import PAGES, catalogue
+from paceline.contract.read_catalogue import PAGES, catalogue
 from paceline.errors import (
     AtomCountError,
     PacelineError,

@@ -25,10 +25,10 @@ from paceline.cli.parser_and_file_arguments import CommandParser, Commands
 from paceline.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from paceline.analysis.convergence_of_table_series import SeriesVerdict
     from paceline.analysis.figures import ShownVerdicts
     from paceline.analysis.saved_table_format import SavedTable
     from paceline.analysis.table import Table
-    from paceline.analysis.table_convergence_verdicts import SeriesVerdict
 
 _UNIT = r"(?i:fs|ps|ns|us|µs|ms)"
 #: Titles of times and frames in tables of other programs, such as "t (ps)", "#Frame", "time[ns]".
@@ -107,10 +107,10 @@ def _above_0(text: str) -> float:
 
 def run_convergence(args: argparse.Namespace) -> None:
     """Run the command."""
+    from paceline.analysis.convergence_of_table_series import system_verdict
     from paceline.analysis.results import check_figure_ending, save_figure
     from paceline.analysis.saved_table_format import read_saved
     from paceline.analysis.table import name_and_unit
-    from paceline.analysis.table_convergence_verdicts import system_verdict
     from paceline.cli.print_results import files_of, json_of_verdicts, say
 
     options = figure_options(args, args.plot)
@@ -312,7 +312,7 @@ def _why_not_drawable(tables: "Sequence[Table]") -> str:
 
 
 def _verdicts(path: Path, table: "Table", args: argparse.Namespace) -> "list[SeriesVerdict]":
-    from paceline.analysis.table_convergence_verdicts import place_out_of_order, table_verdicts
+    from paceline.analysis.convergence_of_table_series import place_out_of_order, table_verdicts
 
     found: list[SeriesVerdict] = []
     for panel in table.panels or [table]:
@@ -340,9 +340,9 @@ def _of_replicas(
     notes: "Mapping[Path, Sequence[str]]",
 ) -> "dict[str, SeriesVerdict]":
     """Assess each series over all tables, which have the same columns."""
+    from paceline.analysis.convergence_of_table_series import replica_verdict
     from paceline.analysis.duplicate_replicas import find_copies, left_out_copies, series_of
     from paceline.analysis.table import name_and_unit
-    from paceline.analysis.table_convergence_verdicts import replica_verdict
 
     if len(tables) < 2:
         raise UnsupportedError("--replicas needs two different tables or more")

@@ -250,14 +250,14 @@ def _with_unit(text: str) -> float | None:
 
 def chunk(text: str) -> str:
     """Check a text that describes the shape of chunks."""
-    from paceline.hdf5.written_layout import parse_chunk
+    from paceline.hdf5.h5md_storage_layout import parse_chunk
 
     return _checked_text(parse_chunk, text)
 
 
 def compression(text: str) -> str:
     """Check a text that describes a compression."""
-    from paceline.hdf5.written_layout import parse_compression
+    from paceline.hdf5.h5md_storage_layout import parse_compression
 
     return _checked_text(parse_compression, text)
 
@@ -294,7 +294,7 @@ def hdf5_options(args: argparse.Namespace) -> dict[str, Any]:
 def layout_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the keywords for the layout of an H5MD file; raise an error if they conflict."""
     if args.compress is not None:
-        from paceline.hdf5.written_layout import check_compressible, parse_compression
+        from paceline.hdf5.h5md_storage_layout import check_compressible, parse_compression
 
         check_compressible(args.chunk == "contiguous", parse_compression(args.compress))
     return given_arguments(args, "chunk", "for_", "align", "compress")

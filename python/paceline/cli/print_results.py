@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paceline.analysis.convergence_of_table_series import verdicts_with_angles
 from paceline.analysis.results import shown_cell
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_convergence_verdicts import verdicts_with_angles
 from paceline.cli.json_output import MOST_DESCRIBED
 from paceline.contract.analysis_declaration import ON_STRUCTURE
 from paceline.performance.number_format import aligned, many, shortened
 
 if TYPE_CHECKING:
     from paceline.analysis.battery import Battery
+    from paceline.analysis.convergence_of_table_series import SeriesVerdict
     from paceline.analysis.replicas import Replicas
     from paceline.analysis.results import Results
-    from paceline.analysis.table_convergence_verdicts import SeriesVerdict
     from paceline.cli.json_output_schema import (
         Column,
         DifferenceOfGroups,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, overload
 import numpy as np
 
 from paceline.contract.analysis_kinds import Receiver
-from paceline.contract.run_info import NO_RUN, RunContext, RunInfo
+from paceline.contract.run_info_and_descriptions import NO_RUN, RunContext, RunInfo
 from paceline.contract.system_interface import Atoms
 
 T = TypeVar("T")

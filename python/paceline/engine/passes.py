@@ -14,9 +14,9 @@ from paceline.contract.analysis_kinds import Kind, Receiver, declaration_of
 from paceline.contract.plan import Plan
 from paceline.engine.collect import Collected, DamagedFrames
 from paceline.engine.reduce import states_before
+from paceline.engine.run_plan import TrajectoryRun, make_worker_part
 from paceline.engine.stage_over_collected_rows import PartsRun
 from paceline.engine.tasks_and_results import BlockResult, Job, SharedRows, Task, WorkerAnalysis
-from paceline.engine.trajectory_run import TrajectoryRun, make_worker_part
 from paceline.engine.transform_states import TransformStates
 from paceline.timing import Timings
 

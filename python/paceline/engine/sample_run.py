@@ -22,8 +22,8 @@ from paceline.contract.source import FrameSource, IndexedFile, TrajectoryFile
 from paceline.contract.system_interface import attribute_of
 from paceline.contract.transform_interface import Transform, find_scan
 from paceline.engine.passes import first_pass
+from paceline.engine.run_plan import Facilities, TrajectoryRun
 from paceline.engine.tasks_and_results import AnyJob, AnyTask, BlockResult, CollectedResult
-from paceline.engine.trajectory_run import Facilities, TrajectoryRun
 from paceline.errors import UnsupportedError
 from paceline.hdf5.open_hdf5_trajectory import Hdf5File
 from paceline.performance.forecast import SampleTimes, StoreSpeed

@@ -22,8 +22,8 @@ from paceline.contract.analysis_kinds import OverParts
 from paceline.contract.plan import LeafBoundaries, Plan
 from paceline.engine.collect import Collected, Cursor, Record, RowRange
 from paceline.engine.result_arrays import allocate, file_of
+from paceline.engine.run_plan import TrajectoryRun
 from paceline.engine.tasks_and_results import BlockResult, FunctionJob, FunctionTask
-from paceline.engine.trajectory_run import TrajectoryRun
 from paceline.timing import Timings
 
 #: Maximum size of results in memory, bytes; larger results are kept in an anonymous temporary file.

@@ -24,7 +24,7 @@ from paceline.contract.source import FORMATS, Extents, FrameSource, TimeAxis
 from paceline.errors import PacelineError
 from paceline.hdf5.create_h5md_groups import AtomProperties, Description, FrameColumns
 from paceline.hdf5.dataset_writers import H5MDFileWriter, new_hdf5
-from paceline.hdf5.written_layout import Storage, choose_layout, parse_compression
+from paceline.hdf5.h5md_storage_layout import Storage, choose_layout, parse_compression
 from paceline.performance.forecast import Recoded
 from paceline.trajectory.chain import Chain
 

@@ -24,6 +24,7 @@ from paceline.hdf5.dataset_writers import created_hdf5
 from paceline.hdf5.elements import SampledElement, first_not_rising
 from paceline.hdf5.file import Array, File, Group, damaged, wrap_errors
 from paceline.hdf5.h5md_particles import Particles
+from paceline.hdf5.h5md_storage_layout import Compression, DatasetLayout
 from paceline.hdf5.repack import (
     Create,
     WideEncoder,
@@ -32,7 +33,6 @@ from paceline.hdf5.repack import (
     copy_tree,
     reader_of,
 )
-from paceline.hdf5.written_layout import Compression, DatasetLayout
 
 #: Maximum number of bytes that are copied at a time, unless a chunk is larger.
 _PORTION = 16 * 2**20

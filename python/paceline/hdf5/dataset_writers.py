@@ -24,7 +24,7 @@ from paceline import _core
 from paceline._util.files import new_files, writing_to
 from paceline.errors import UnwritableError
 from paceline.hdf5.create_h5md_groups import Description, FrameColumns, create_tree, values_path
-from paceline.hdf5.written_layout import (
+from paceline.hdf5.h5md_storage_layout import (
     REGISTERED,
     ChunkOffsets,
     Compression,

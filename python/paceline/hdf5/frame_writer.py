@@ -13,7 +13,7 @@ from paceline.block import vectors_of
 from paceline.errors import UnwritableError
 from paceline.hdf5.create_h5md_groups import Description, FrameColumns, check_step
 from paceline.hdf5.dataset_writers import EncodeQueue, H5MDFileWriter, new_hdf5
-from paceline.hdf5.written_layout import Storage
+from paceline.hdf5.h5md_storage_layout import Storage
 
 #: Maximum size of frames that wait for a thread or for earlier frames, bytes.
 _WAITING = 256 * 2**20

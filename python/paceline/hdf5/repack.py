@@ -48,9 +48,7 @@ from paceline.hdf5.dataset_writers import (
     new_hdf5,
 )
 from paceline.hdf5.file import Array, File, Group, check_external_storage, damaged, wrap_errors
-from paceline.hdf5.read_cost import AccessCost, layout_in_words, read_costs
-from paceline.hdf5.units import factor_of
-from paceline.hdf5.written_layout import (
+from paceline.hdf5.h5md_storage_layout import (
     Compression,
     DatasetLayout,
     check_precision,
@@ -58,6 +56,8 @@ from paceline.hdf5.written_layout import (
     chunk_encoder,
     parse_compression,
 )
+from paceline.hdf5.read_cost import AccessCost, layout_in_words, read_costs
+from paceline.hdf5.units import factor_of
 
 #: Number of bytes that a thread reads at a time, unless chunks require more.
 PORTION = 16 * 2**20

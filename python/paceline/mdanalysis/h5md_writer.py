@@ -17,20 +17,20 @@ from paceline._core import __version__
 from paceline._util.files import check_output, local_path
 from paceline._util.machine_and_software import available_cpus, current_command
 from paceline._util.python_object_digest import digest
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, attribute_of, fields_of, values_of
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError, warn
 from paceline.hdf5.create_h5md_groups import AtomProperties, Description
 from paceline.hdf5.frame_writer import FrameData, StreamingWriter
-from paceline.hdf5.open_hdf5_trajectory import ONE_FILE_DRIVERS, UNUSED_DRIVERS, note_on_driver
-from paceline.hdf5.units import OUR_UNITS, factor_of, h5md_spelling
-from paceline.hdf5.written_layout import (
+from paceline.hdf5.h5md_storage_layout import (
     Storage,
     choose_layout,
     chunk_like_h5py,
     compression_like_h5py,
     parse_compression,
 )
+from paceline.hdf5.open_hdf5_trajectory import ONE_FILE_DRIVERS, UNUSED_DRIVERS, note_on_driver
+from paceline.hdf5.units import OUR_UNITS, factor_of, h5md_spelling
 from paceline.mdanalysis.h5md_written_by_ranks import RankFile, alike_on_ranks, writing_ranks
 from paceline.mdanalysis.reader import Reader
 

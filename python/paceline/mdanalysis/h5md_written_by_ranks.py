@@ -24,7 +24,7 @@ from paceline.errors import UnsupportedError, UnwritableError, WorkerError
 from paceline.hdf5.create_h5md_groups import Description
 from paceline.hdf5.dataset_writers import H5MDFileWriter, naming_frame, new_hdf5
 from paceline.hdf5.frame_writer import FrameData, FrameRows, check_alike, frame_columns
-from paceline.hdf5.written_layout import ATOM_BYTES, ChunkOffsets, Storage
+from paceline.hdf5.h5md_storage_layout import ATOM_BYTES, ChunkOffsets, Storage
 
 if TYPE_CHECKING:
     from mpi4py import MPI

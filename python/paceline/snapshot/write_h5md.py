@@ -27,8 +27,8 @@ from paceline.hdf5.create_h5md_groups import (
 )
 from paceline.hdf5.dataset_writers import allocate_frame, create_dataset, frame_bytes
 from paceline.hdf5.file import wrap_errors
+from paceline.hdf5.h5md_storage_layout import DatasetLayout
 from paceline.hdf5.units import OUR_UNITS
-from paceline.hdf5.written_layout import DatasetLayout
 from paceline.snapshot.crash_safe_hdf5_writes import (
     ALIGNMENT,
     CrashSafeFile,

@@ -19,7 +19,7 @@ from paceline.contract.analysis_kinds import PerBlock
 from paceline.errors import UnsupportedError, UnwritableError, warn
 from paceline.hdf5.create_h5md_groups import LAMBDA, AtomProperties, Description, FrameColumns
 from paceline.hdf5.dataset_writers import H5MDFileWriter, NewFile, new_hdf5
-from paceline.hdf5.written_layout import (
+from paceline.hdf5.h5md_storage_layout import (
     ChunkOffsets,
     Storage,
     choose_layout,

@@ -19,9 +19,9 @@ from paceline.transform.bonds_and_compounds import (
     with_any,
 )
 from paceline.transform.compare_atom_names import name_atom
-from paceline.transform.jumps import CoreNoJump, CoreSteps
 from paceline.transform.masses import masses_of
 from paceline.transform.molecules import contacts_between
+from paceline.transform.nojump_workers import CoreNoJump, CoreSteps
 from paceline.transform.selections_and_weights import describe, known_weights, select
 
 _COMPOUNDS = ("atoms", "group", "residues", "segments", "molecules", "fragments")

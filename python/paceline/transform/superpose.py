@@ -7,7 +7,7 @@ import numpy as np
 
 from paceline._util.arguments import one_of
 from paceline._util.sorted_unique import sorted_unique
-from paceline.contract.run_info import describe_atoms
+from paceline.contract.run_info_and_descriptions import describe_atoms
 from paceline.contract.system_interface import Atoms, Selected, System, trajectory_name
 from paceline.contract.transform_interface import CoreTransform, Transform, WorkerTransform
 from paceline.errors import SelectionError

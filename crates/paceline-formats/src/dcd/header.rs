@@ -16,6 +16,7 @@ use std::ops::Range;
 use super::layout_and_cell::{Layout, Writer};
 use super::{DcdDecoder, DcdEncoder};
 use crate::atom_set::Atoms;
+use crate::block_reader::ask_for;
 use crate::error::{Error, Fault, Result};
 use crate::format_interface::{
     Abilities, Clock, EncoderSettings, FileLayout, Format, Frames, OpenOptions, Opened, Times,
@@ -23,7 +24,6 @@ use crate::format_interface::{
 };
 use crate::index::fixed_size::{count, cut, frame_count_note, read_head};
 use crate::lammps::Units;
-use crate::reader::ask_for;
 use crate::source::Source;
 use crate::{Decoder, Encoder, Fields, Frame, format_interface};
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use paceline_formats::atom_set::Atoms;
+use paceline_formats::block_reader::hdf5_datasets::{
+    ChunkReader, Element, Identity, ReadRequest, Slice,
+};
+use paceline_formats::block_reader::{BlockOut, Numbers};
 use paceline_formats::error::Result;
 use paceline_formats::hdf5_chunks::{Dataset, Filter, Number, Units};
-use paceline_formats::reader::chunks::{ChunkReader, Element, Identity, ReadRequest, Slice};
-use paceline_formats::reader::{BlockOut, Numbers};
 use paceline_formats::source::{Source, Traffic};
 use paceline_formats::{CELL_WIDTH, Fields};
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use paceline_formats::atom_set::Atoms;
+use paceline_formats::block_reader::hdf5_datasets::{ChunkReader, Element, ReadRequest};
+use paceline_formats::block_reader::{BlockOut, Numbers};
 use paceline_formats::error::Error;
-use paceline_formats::reader::chunks::{ChunkReader, Element, ReadRequest};
-use paceline_formats::reader::{BlockOut, Numbers};
 use paceline_formats::{CELL_WIDTH, Fields};
 
 use crate::SHAPE;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use libdeflater::{CompressionLvl, Compressor};
 use lz4_flex::block::{compress_into, get_maximum_output_size};
 use paceline_formats::atom_set::Atoms;
+use paceline_formats::block_reader::hdf5_datasets::{ChunkReader, Element, Identity};
 use paceline_formats::hdf5_chunks::{Dataset, Filter, Kind, Number, Units};
-use paceline_formats::reader::chunks::{ChunkReader, Element, Identity};
 
 use crate::check::{Bytes, Table};
 

@@ -8,8 +8,8 @@ mod file;
 use self::check::{NUMBERS, Table, read};
 use self::file::{DEFLATE, FLETCHER32, File, LZ4, LZF, Plan, SHUFFLE, ZSTD};
 use paceline_formats::atom_set::Atoms;
-use paceline_formats::reader::chunks::{Element, Identity, ReadRequest};
-use paceline_formats::reader::{BlockOut, Numbers};
+use paceline_formats::block_reader::hdf5_datasets::{Element, Identity, ReadRequest};
+use paceline_formats::block_reader::{BlockOut, Numbers};
 use paceline_formats::{CELL_WIDTH, Fields};
 
 const SHAPE: [u64; 3] = [7, 50, 3];

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use atoms::{Bare, Loose};
 use paceline_formats::atom_set::Atoms;
+use paceline_formats::block_reader::{BlockOut, BlockReader, Extents, Numbers};
 use paceline_formats::block_writer::Block;
 use paceline_formats::format_interface::{EncoderSettings, OpenOptions, Registry};
 use paceline_formats::format_list::STANDARD;
 use paceline_formats::index::{self, Index};
-use paceline_formats::reader::{BlockOut, BlockReader, Extents, Numbers};
 use paceline_formats::source::FileSource;
 use paceline_formats::trajectory::Trajectory;
 use paceline_formats::{CELL_WIDTH, CellRow, Fields, Series, dcd, xtc};

@@ -5,7 +5,7 @@
 //! decision. To get the same letters, positions are therefore rounded to single precision wherever
 //! MDAnalysis rounds them.
 
-pub mod letters;
+pub mod mkdssp;
 
 use super::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, square, whole};
 use super::rdf::are_searched_by_cells;

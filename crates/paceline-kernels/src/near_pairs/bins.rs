@@ -7,7 +7,7 @@
 //! are computed by other code.
 //!
 //! Near pairs are rare in these searches, and most atoms have no near atom. Marks exclude such
-//! atoms before any comparison, unlike the columns of [`crate::cell_list`].
+//! atoms before any comparison, unlike the columns of [`crate::pair_counting_columns`].
 
 use super::grid::{FEW_CELLS, Grid, Lanes, PARTS, PLACED, ROWS, mark_around};
 use super::mdanalysis_rounding_and_order::Measure;

@@ -2,7 +2,7 @@
 //!
 //! All spheres of a box share one copy of the spheres around the box. Near spheres come first in
 //! the copy, since they cover most points. With one copy for each sphere, from the columns of
-//! [`crate::cell_list`], the surface area takes 3 to 8 times as long.
+//! [`crate::pair_counting_columns`], the surface area takes 3 to 8 times as long.
 
 use std::ops::Range;
 

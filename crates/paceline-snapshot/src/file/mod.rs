@@ -3,12 +3,12 @@
 //! An existing file grows in place; a new file appears under its name when its first frame is
 //! complete. A program that is killed leaves the complete frames.
 
-mod atomic_output;
 mod dcd;
 mod dlpoly;
 #[cfg(all(unix, target_pointer_width = "64"))]
 pub(crate) mod h5md;
 mod netcdf;
+mod output_file_and_container;
 #[cfg(test)]
 mod tests;
 
@@ -18,11 +18,11 @@ use paceline_formats::Fields;
 use paceline_formats::dlpoly::encode::Cell;
 use paceline_formats::error::{Error, Fault};
 
-use self::atomic_output::Output;
+use self::output_file_and_container::Output;
 use crate::atom_encoding::{Arrays, Float, Text};
 use crate::{Failure, Records, Result};
 
-pub use self::atomic_output::{Container, Property, check_output, open};
+pub use self::output_file_and_container::{Container, Property, check_output, open};
 
 /// Maximum size of a header, bytes.
 const LONGEST_HEADER: usize = 1 << 20;

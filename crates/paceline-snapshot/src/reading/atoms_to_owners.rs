@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::ReadingCost;
-use super::atom_columns::Moment;
-use super::atom_columns::{AtomTable, View, Widths};
+use super::atom_table_and_text_frames::Moment;
+use super::atom_table_and_text_frames::{AtomTable, View, Widths};
 use crate::Communicator;
 use paceline_formats::error::{Error, Result};
 

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use paceline_formats::atom_set::Atoms;
+use paceline_formats::block_reader::{BlockOut, BlockReader, Extents, Numbers};
 use paceline_formats::dlpoly::encode::Cell;
 use paceline_formats::error::{self, Error};
 use paceline_formats::fingerprint::Samples;
 use paceline_formats::format_list::STANDARD;
 use paceline_formats::os_calls::path_of_bytes;
-use paceline_formats::reader::{BlockOut, BlockReader, Extents, Numbers};
 use paceline_formats::source::{FileSource, Source};
 use paceline_formats::trajectory::Trajectory;
 use paceline_formats::{Fields, Layout, UnitCell, dlpoly};
@@ -21,7 +21,7 @@ use super::{
     AtomSource, AtomTable, ById, Grid, IDS, Known, Moment, Owners, POSITIONS, Settings, Text,
     distribute, widths,
 };
-use crate::agreement_of_ranks::agree;
+use crate::agreement_and_communicator::agree;
 use crate::collective_writer::{
     Call, absolute, check_call, check_same, choose_readers, next_number,
 };

@@ -7,7 +7,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::atom_columns::{AtomTable, OWNERS, Widths};
+use super::atom_table_and_text_frames::{AtomTable, OWNERS, Widths};
 use super::atoms_to_owners::{Exchange, Grid};
 use super::{ReadingCost, Settings, most_atoms};
 use crate::{Communicator, Reduce};

@@ -13,7 +13,7 @@ use super::{
     AtomSource, AtomTable, CHARGES, IDS, Known, MASSES, Moment, NAMES, POSITIONS, Settings,
     distribute, widths,
 };
-use crate::agreement_of_ranks::agree;
+use crate::agreement_and_communicator::agree;
 use crate::file::h5md::{FrameArrays, H5mdReader};
 use crate::file::{Heading, Property};
 use crate::{Communicator, Failure, Reduce, Result};

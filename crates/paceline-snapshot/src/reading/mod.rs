@@ -4,7 +4,7 @@
 //! then exchange atoms, so that one reader has all atoms of an owner. Finally each owner gets one
 //! long message (Todorov & Bush, HPCxTR0806, section 5).
 
-mod atom_columns;
+mod atom_table_and_text_frames;
 mod atoms_to_owners;
 pub mod frames;
 mod ghosts;
@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 
 use paceline_formats::error::{Error, Result};
 
-use self::atom_columns::PART;
-use self::atom_columns::{OWNERS, Widths};
+use self::atom_table_and_text_frames::PART;
+use self::atom_table_and_text_frames::{OWNERS, Widths};
 use self::atoms_to_owners::Exchange;
 use self::atoms_to_owners::check_ranks;
-use crate::agreement_of_ranks::check_ids;
+use crate::agreement_and_communicator::check_ids;
 use crate::{Communicator, Failure, Reduce};
 
-pub use self::atom_columns::{AtomSource, Moment, Text};
-pub use self::atom_columns::{
+pub use self::atom_table_and_text_frames::{AtomSource, Moment, Text};
+pub use self::atom_table_and_text_frames::{
     AtomTable, CHARGES, FORCES, IDS, Known, MASSES, NAMES, POSITIONS, VELOCITIES, widths,
 };
 pub use self::atoms_to_owners::{ById, Grid, Owners};

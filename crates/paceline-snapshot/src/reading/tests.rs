@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::Partition;
-use super::atom_columns::{AtomSource, Moment};
-use super::atom_columns::{
+use super::atom_table_and_text_frames::{AtomSource, Moment};
+use super::atom_table_and_text_frames::{
     AtomTable, CHARGES, FORCES, IDS, Known, MASSES, NAMES, POSITIONS, VELOCITIES, Widths, widths,
 };
 use super::atoms_to_owners::{ById, Grid, Owners};

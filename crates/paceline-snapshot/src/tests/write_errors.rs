@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::thread_ranks::on_ranks;
 use super::{Own, Random, Scratch, Setting, frame, scatter, system};
-use crate::agreement_of_ranks::check_ids;
+use crate::agreement_and_communicator::check_ids;
 use crate::atom_encoding::Text;
 use crate::{Failure, Method};
 use paceline_formats::Fields;

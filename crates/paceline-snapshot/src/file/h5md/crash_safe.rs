@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::super::atomic_output::Output;
+use super::super::output_file_and_container::Output;
 use super::library::{Functions, Id};
 use crate::{Failure, Result};
 

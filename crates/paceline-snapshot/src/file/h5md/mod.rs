@@ -22,7 +22,7 @@ use self::layout::{
     values_path,
 };
 use self::library::{Hdf5, Id, Refusal};
-use super::atomic_output::{Output, check_output};
+use super::output_file_and_container::{Output, check_output};
 use super::{
     Container, Contents, Heading, Place, Property, Settings, check_atom_count, check_contents,
     unsupported,

@@ -14,7 +14,7 @@ from paceline._util.sorted_unique import sorted_unique
 from paceline.contract.analysis import Analysis, conclude, facts_shown
 from paceline.contract.analysis_kinds import Kind, check_methods_of_scan, declaration_of
 from paceline.contract.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
-from paceline.contract.run_info import RunContext, RunInfo
+from paceline.contract.run_info_and_descriptions import RunContext, RunInfo
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.contract.system_interface import attribute_of
 from paceline.contract.transform_interface import Transform, WorkerScan, find_scan
@@ -32,9 +32,9 @@ from paceline.performance.number_format import amount
 from paceline.timing import Timings
 from paceline.transform.apply_transforms import TransformsOfEach, prepare_transforms, transforms_of
 from paceline.transform.compare_atom_names import name_atom, warn_of_locations
-from paceline.transform.jumps import warn_of_jumps
 from paceline.transform.known_and_guessed_bonds import note_on_bonds
 from paceline.transform.masses import note_on_masses
+from paceline.transform.nojump_workers import warn_of_jumps
 
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import Trajectory

@@ -1,7 +1,7 @@
 //! Reader of blocks of frames. It makes few large reads, and decodes each frame directly into its
 //! row.
 
-pub mod chunks;
+pub mod hdf5_datasets;
 
 #[cfg(test)]
 mod tests;

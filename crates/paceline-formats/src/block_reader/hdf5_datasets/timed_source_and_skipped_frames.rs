@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::block_reader::{CHUNK, grow, within_reach};
 use crate::error::{Error, Result};
 use crate::hdf5_chunks::Decompressors;
-use crate::reader::{CHUNK, grow, within_reach};
 use crate::source::{GAP, Source};
 
 /// Source, the time spent on reading from it, and reused buffers.

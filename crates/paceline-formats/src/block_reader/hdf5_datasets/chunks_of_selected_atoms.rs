@@ -4,14 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::dataset_reader::DatasetReader;
-use super::timed_source::{Flaw, SkippedFrames, TimedSource};
+use super::timed_source_and_skipped_frames::{Flaw, SkippedFrames, TimedSource};
 use super::{Chunk, Element, Identity, NOWHERE, Slice, Wanted};
 use crate::atom_set::Atoms;
+use crate::block_reader::ask_for;
 use crate::error::{Error, Result};
 use crate::hdf5_chunks::{
     Column, Dataset, Grid, Kind, Pipeline, Units, Value, decode_one, max_expansion, tuple,
 };
-use crate::reader::ask_for;
 use crate::source::Source;
 
 /// Wanted atoms of each row of a dataset, and the layout of these atoms in the chunks.

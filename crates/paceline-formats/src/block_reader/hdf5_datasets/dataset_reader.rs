@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use super::chunks_of_selected_atoms::Selection;
-use super::timed_source::{Flaw, SkippedFrames};
-use super::timed_source::{Run, TimedSource};
+use super::timed_source_and_skipped_frames::{Flaw, SkippedFrames};
+use super::timed_source_and_skipped_frames::{Run, TimedSource};
 use super::{Chunk, Element, Slice, Wanted};
 use crate::atom_set::Atoms;
+use crate::block_reader::CHUNK;
 use crate::error::Result;
 use crate::hdf5_chunks::{Column, Part, Unpacked, Value, decode_in_place};
-use crate::reader::CHUNK;
 use crate::source::GAP;
 
 /// Reader of one dataset, with data from previous reads.

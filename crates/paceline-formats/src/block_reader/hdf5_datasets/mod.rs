@@ -2,7 +2,7 @@
 
 mod chunks_of_selected_atoms;
 mod dataset_reader;
-mod timed_source;
+mod timed_source_and_skipped_frames;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use self::chunks_of_selected_atoms::Ids;
 use self::dataset_reader::DatasetReader;
-use self::timed_source::SkippedFrames;
-use self::timed_source::TimedSource;
+use self::timed_source_and_skipped_frames::SkippedFrames;
+use self::timed_source_and_skipped_frames::TimedSource;
 use super::{Ahead, BlockReport, ask_for};
 use super::{BlockOut, Numbers, row_of, row_of_mut};
 use crate::Fields;
