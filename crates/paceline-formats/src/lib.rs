@@ -17,8 +17,8 @@
 //!
 //! - [`source`] reads ranges of bytes, [`disk_cache`] stores them on a local disk;
 //! - [`index`] finds the offset of each frame, and saves the result of a scan;
-//! - [`reader`] reads blocks of frames in few large reads, [`block_reader::chunks`] those of HDF5
-//!   datasets;
+//! - [`block_reader`] reads blocks of frames in few large reads, and
+//!   [`block_reader::hdf5_datasets`] those of HDF5 datasets;
 //! - [`block_writer`] encodes blocks, into memory or into a file;
 //! - [`format_interface`] defines the interface of a format, and [`format_list`] lists all formats.
 //!
