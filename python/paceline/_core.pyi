@@ -1259,8 +1259,8 @@ def amber_factor(unit: str, like: str) -> float | None:
 def cached_blocks(
     files: SupportsGetItem[int, tuple[str | PathLike[str], str]], cache: _Cache
 ) -> list[bytes]:
-    """Return one byte for each block of files with these paths and fingerprints: 1 if the cache of this
-    node contains the block. The files themselves are not opened.
+    """Return one byte for each block of files with these paths and fingerprints: 1 if the cache of
+    this node contains the block. The files themselves are not opened.
     """
 
 def cell_dimensions(
@@ -1438,7 +1438,9 @@ def move_molecules(
     """
 
 def object_version(address: str | PathLike[str]) -> tuple[int, str | None]:
-    """Return the size of an object, bytes, and the text that identifies its version, if it has one."""
+    """Return the size of an object, bytes, and the text that identifies its version, if it has
+    one.
+    """
 
 def pack_chunk(
     data: bytes,
