@@ -1,5 +1,6 @@
 """Tests of intervals of functions of all frames, from partial results of parts of the run."""
 
+import copy
 import tracemalloc
 
 import numpy as np
@@ -29,6 +30,7 @@ from paceline.analysis.jackknife_intervals import (
     halves_of,
     in_parts,
 )
+from paceline.analysis.kernels import SparseCounts, merge_counts
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSF
 from paceline.analysis.uncertainty import limits_of_fractions, mean_of_series
@@ -97,6 +99,25 @@ def test_the_interval_of_a_mean_is_that_of_the_series_of_parts():
     assert (found.n_parts, found.part_frames) == (64, 64)
     np.testing.assert_allclose(found.interval, wanted.interval, rtol=1e-6)
     np.testing.assert_allclose(found.least_independent, wanted.least_independent, rtol=1e-9)
+
+
+def test_sparse_counts_have_the_intervals_of_all_counts():
+    class Counts(Reduction):
+        def merge(self, left, right):
+            return merge_counts(left, right, 64)
+
+    def fractions(value):
+        return value.to_counts(64) / value.n_frames
+
+    generator, none = np.random.default_rng(1), np.empty(0, np.uint32)
+    sparse, full = [], []
+    for k in range(12):
+        indices = generator.integers(0, 64, 4 + 60 * (k % 3 == 0)).astype(np.uint32)
+        one = SparseCounts(1, indices, None)
+        full.append((1, SparseCounts(1, none, one.to_counts(64))))
+        sparse.append((1, one) if k % 3 else copy.deepcopy(full[-1]))
+    found, expected = (errors_of_function(Counts(), some, fractions) for some in (sparse, full))
+    np.testing.assert_array_equal(found.interval, expected.interval)
 
 
 def test_a_short_last_part_is_joined_to_the_one_before():

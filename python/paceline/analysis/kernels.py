@@ -257,15 +257,13 @@ class SparseCounts(NamedTuple):
 
 
 def merge_counts(left: SparseCounts, right: SparseCounts, n_counts: int) -> SparseCounts:
-    """Merge the counts of two adjacent ranges of frames."""
+    """Merge the counts of two adjacent ranges of frames; only `left` may change in place."""
     n_frames, n_possible = left.n_frames + right.n_frames, left.n_possible + right.n_possible
     few = 2 * (len(left.indices) + len(right.indices)) < n_counts
     if left.counts is None and right.counts is None and few:
         return SparseCounts(
             n_frames, np.concatenate([left.indices, right.indices]), None, n_possible
         )
-    if left.counts is None:
-        left, right = right, left  # integer sums do not depend on the order
     counts = left.to_counts(n_counts)
     if right.counts is None:
         _core.count_indices(right.indices, counts)

@@ -736,9 +736,6 @@ class InterRDF_s(AnalysisBase):
         method: dict[str, str] = {}
         half: list[np.ndarray] = []
         if parts is not None:
-            # If a part that stores indices is merged with a later part that stores counts, the
-            # later part is changed, but it is needed again. So convert all parts to counts.
-            parts = [(n, self._counted(one)) for n, one in parts]
             errors = errors_of_run(self, self._counting(), (value, parts), self._flat_functions)
             # `_flat_functions` returns the functions of all pairs of atoms, then one mean function
             # for each pair of groups.
@@ -749,12 +746,6 @@ class InterRDF_s(AnalysisBase):
             half.append(of_means.reshape(len(rdf), -1))
         table = self._table(bins, rdf, half)
         self.results = Results(table=table, provenance={**self.record(), **method}, **arrays)
-
-    def _counted(self, value: SiteCounts) -> SiteCounts:
-        """Convert the indices of a partial result to counts."""
-        volume, found, width = value
-        counts, none = found.to_counts(self._n_counts), np.empty(0, np.uint32)
-        return volume, SparseCounts(found.n_frames, none, counts, found.n_possible), width
 
     def _flat_functions(self, value: SiteCounts) -> np.ndarray:
         """Join the functions of all pairs of atoms, and their mean for each pair of groups."""
