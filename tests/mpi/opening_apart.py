@@ -3,6 +3,7 @@
 import shutil
 import sys
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
@@ -74,6 +75,14 @@ with tempfile.TemporaryDirectory() as folder:
             world.Barrier()
             names_and_frames(trajectory)
             world.Barrier()
+    # One rank starts so late that the others no longer wait for it.
+    if world.rank == 1:
+        time.sleep(4 * opening.OPTIONAL)
+    with paceline.register(), on_ranks(world, required=False):
+        names_and_frames(trajectory)
+        world.Barrier()
+        names_and_frames(trajectory)
+        world.Barrier()
     # A rank changes the state of its Universe.
     universe = MDAnalysis.Universe(topology, trajectory)
     moved = paceline.Universe(

@@ -35,17 +35,21 @@ class OpeningRanks:
     def __init__(self, intracomm: MPI.Intracomm, *, required: bool = True):
         self._limit = REQUIRED if required else OPTIONAL
         self._required = required
-        duplicate, request = intracomm.Idup()
-        backoff, deadline = Backoff(_POLL), time.monotonic() + self._limit
-        while not request.Test():
-            if time.monotonic() > deadline:
-                raise UnsupportedError(
-                    f"rank {intracomm.Get_rank()} waited {self._limit:g} s for other ranks to open "
-                    f"the same{_REMEDY}"
-                )
-            time.sleep(backoff.next())
-        self.comm = Comm(duplicate)
         self._are_together = True
+        # MPI may still complete the request after the wait, so keep both objects.
+        self._duplicate, self._request = intracomm.Idup()
+        backoff, deadline = Backoff(_POLL), time.monotonic() + self._limit
+        while not self._request.Test():
+            if time.monotonic() > deadline:
+                if required:
+                    raise UnsupportedError(
+                        f"rank {intracomm.Get_rank()} waited {self._limit:g} s for other ranks to "
+                        f"open the same{_REMEDY}"
+                    )
+                self._are_together = False
+                return
+            time.sleep(backoff.next())
+        self.comm = Comm(self._duplicate)
 
     @property
     def is_first(self) -> bool:
@@ -83,7 +87,10 @@ class OpeningRanks:
 
     def _meet_ranks(self, name: str, key: str) -> bool:
         """Wait for the other ranks; True if all ranks open the same file now."""
-        if self.comm.size == 1 or not self._are_together:
+        if not self._are_together:
+            self._request.Test()  # MPI warns at its end of a request that was not completed
+            return False
+        if self.comm.size == 1:
             return False
         reason = (
             self._wait_for_others(name, key) if self.is_first else self._wait_for_first(name, key)
