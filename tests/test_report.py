@@ -263,6 +263,11 @@ def test_advice_is_what_the_numbers_support(made, wanted):
     assert kinds(made) == wanted
 
 
+def test_sentences_of_advice_are_separated():
+    for made in (run_of(), run_of(compute=0.2, transform=2.0)):
+        assert "One shared file is no obstacle. " in text_of(made, "computing")
+
+
 def text_of(made, kind):
     """Return the text of a recommendation; None without it."""
     return next((one.text for one in advice_of(report_of(made)) if one.kind == kind), None)

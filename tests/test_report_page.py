@@ -214,7 +214,8 @@ def test_ten_thousand_workers_are_put_together():
     page = checked(text)
     assert len(text) < 2_000_000
     assert "Each bar is the mean of 50 neighbouring workers of 10,000" in page.text
-    assert "Of 10,000 workers, the figure shows the 12 with the longest time per frame" in page.text
+    shown = " Of 10,000 workers, the figure shows the 12 with the longest time per frame"
+    assert f"the components in order.{shown}" in page.text
     assert (
         f"the {LINES} with the longest time per frame; saved timings (.csv) have all" in page.text
     )
@@ -225,7 +226,9 @@ def test_ten_thousand_workers_are_put_together():
 def test_thousands_of_blocks_of_one_worker_are_put_together():
     text = page_of(run_of(["laptop:1:1"], 5_000))
     assert len(text) < 500_000
-    assert "the fractions of its components" in checked(text).text
+    page = checked(text)
+    assert "the components in order. There are too many blocks to draw each" in page.text
+    assert "the fractions of its components" in page.text
 
 
 def test_workers_are_counted_by_their_blocks():

@@ -162,9 +162,8 @@ def _computing(report: Report) -> Recommendation | None:
         text += " Most of it is transformations, which several analyses in one pass share."
     elif report.backend == "threads" and report.n_workers > 1:
         text += (
-            "If the function is Python code that holds the interpreter lock, threads wait for "
-            "each "
-            'other in it; backend="processes" avoids this.'
+            " If the function is Python code that holds the interpreter lock, threads wait for "
+            'each other in it; backend="processes" avoids this.'
         )
     return Recommendation("computing", text, {"share": share, "t_blocks": report.t_blocks}, "2.1")
 

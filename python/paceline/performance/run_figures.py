@@ -150,15 +150,13 @@ def _over_time(timings: RunTimings) -> Iterator[Drawing]:
     caption = "One row per worker with its blocks; in each block, the components in order."
     if n_rows < n_workers:
         caption += (
-            f"Of {n_workers:,} workers, the figure shows the {n_rows // 3} with the longest time "
-            "per "
-            f"frame, {n_rows // 3} in the middle and the {n_rows // 3} fastest."
+            f" Of {n_workers:,} workers, the figure shows the {n_rows // 3} with the longest time "
+            f"per frame, {n_rows // 3} in the middle and the {n_rows // 3} fastest."
         )
     if is_dense(timeline):
         caption += (
-            "There are too many blocks to draw each: a row shows, for each time step, the "
-            "fractions "
-            "of its components."
+            " There are too many blocks to draw each: a row shows, for each time step, the "
+            "fractions of its components."
         )
     yield Drawing(
         "Task stream",
