@@ -1,6 +1,7 @@
 """Tests of analyses that follow a trajectory while it grows."""
 
 import contextlib
+import inspect
 import json
 import os
 import re
@@ -460,6 +461,41 @@ def test_ctrl_c_ends_the_wait_with_all_results(growing, adk_xtc, monkeypatch):
     assert next(updates).n_frames == 20
     monkeypatch.setattr("paceline.trajectory.growth.FollowedFile.wait", interrupted)
     [last] = updates
+    assert (last.ended, last.is_last, last.n_frames) == ("it was interrupted", True, 20)
+
+
+@contextmanager
+def interrupted_at(function, text):
+    """Raise KeyboardInterrupt once, when the function reaches the line with this text."""
+    code = function.__code__
+    lines, first = inspect.getsourcelines(code)
+    [number] = [first + k for k, line in enumerate(lines) if text in line]
+
+    def trace(frame, event, _):
+        if frame.f_code is not code:
+            return None
+        if (event, frame.f_lineno) == ("line", number):
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    except KeyboardInterrupt:  # would end pytest
+        pytest.fail(f"Ctrl-C at {text!r} was not caught")
+    finally:
+        sys.settrace(before)
+
+
+def test_ctrl_c_between_two_waits(growing, adk_xtc):
+    growing.grow(20)
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    updates = paceline.live(RMSD(universe.select_atoms("name CA")), every=0.01, idle=PATIENCE)
+    assert next(updates).n_frames == 20
+    with interrupted_at(incremental_run.GrowingRun.states, "while ended is None:"):
+        [last] = updates
     assert (last.ended, last.is_last, last.n_frames) == ("it was interrupted", True, 20)
 
 
@@ -994,6 +1030,16 @@ def test_ctrl_c_while_the_first_results_are_written(sent, adk, tmp_path, run, mo
         command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o"]
         status, _, _ = run(*command, tmp_path / "rmsd.csv")
     assert (status, len(calls)) == (0, 2)
+
+
+def test_ctrl_c_before_the_first_results_are_written(sent, adk, tmp_path, run):
+    with ImdServer.of(sent, gated=True) as server:
+        server.allow(3)
+        command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o"]
+        with interrupted_at(run_analysis_command.follow, "while not update.is_last:"):
+            status, _, _ = run(*command, tmp_path / "rmsd.csv")
+    assert status == 0
+    assert (tmp_path / "rmsd.csv").exists()
 
 
 def test_a_caller_that_sleeps_between_updates_holds_no_simulation(sent, adk):

@@ -384,25 +384,25 @@ class GrowingRun(Generic[State]):
         stop_engine = False
         ended: str | None = None
         try:
-            due = time.monotonic()
-            while ended is None:
-                try:
+            try:
+                due = time.monotonic()
+                while ended is None:
                     if not self._wait(due):
                         ended = self._feed.ended
-                    else:
-                        begun = time.monotonic()
-                        state = self._run()
-                        if state is not None:
-                            yield state
-                            ended = self._reason_to_leave(state)
-                            if ended is None:
-                                ended = self._reason_to_stop(state)
-                                stop_engine = ended is not None
-                        # Include the time that the caller spends on the state.
-                        now = time.monotonic()
-                        due = max(begun + self._every, now + SHARE * (now - begun))
-                except KeyboardInterrupt:
-                    ended, stop_engine = "it was interrupted", False
+                        continue
+                    begun = time.monotonic()
+                    state = self._run()
+                    if state is not None:
+                        yield state
+                        ended = self._reason_to_leave(state)
+                        if ended is None:
+                            ended = self._reason_to_stop(state)
+                            stop_engine = ended is not None
+                    # Include the time that the caller spends on the state.
+                    now = time.monotonic()
+                    due = max(begun + self._every, now + SHARE * (now - begun))
+            except KeyboardInterrupt:
+                ended, stop_engine = "it was interrupted", False
             self._feed.close(stop_engine=stop_engine)
             yield from self._finish(ended)
             if self._feed.error is not None:

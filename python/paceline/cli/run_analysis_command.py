@@ -709,19 +709,22 @@ def follow(
     )
     update = next(updates)
     said_end = False
-    while not update.is_last:
+    while True:
         try:
-            said_end = update.ended is not None
-            if said_end or time.monotonic() - reported >= QUIET_SECONDS:
-                say_update(update)
-                reported = time.monotonic()
-            _note_command(args, analysis, update.analyses.values())
-            if update.analyses:
-                try:
-                    write(update)
-                finally:  # later updates replace these files, also after Ctrl-C during this one
-                    args.overwrite = True
-            update = next(updates)
+            # The whole loop is in this block, because Ctrl-C may come between two updates.
+            while not update.is_last:
+                said_end = update.ended is not None
+                if said_end or time.monotonic() - reported >= QUIET_SECONDS:
+                    say_update(update)
+                    reported = time.monotonic()
+                _note_command(args, analysis, update.analyses.values())
+                if update.analyses:
+                    try:
+                        write(update)
+                    finally:  # later updates replace these files, also after Ctrl-C during this one
+                        args.overwrite = True
+                update = next(updates)
+            break
         except KeyboardInterrupt:
             # Ctrl-C must end the trajectory also while results are written, because writing takes
             # much of the time.
