@@ -63,7 +63,7 @@ impl Dataset {
             .any(|axes| self.bytes_of(axes).is_none())
         {
             return Err(format!(
-                "{}: expected a size below 2^64 bytes, found shape {} in chunks \
+                "{}: expected a size below 2^63 bytes, found shape {} in chunks \
                  of {}",
                 self.name,
                 tuple(&self.shape),

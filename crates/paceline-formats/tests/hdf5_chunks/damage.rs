@@ -258,11 +258,11 @@ fn datasets_that_cannot_be_are_refused() {
     let cases: [(Change<'_>, &str); 8] = [
         (
             &|x| x.dataset.shape = vec![7, absurd, 3],
-            "a size below 2^64 bytes",
+            "a size below 2^63 bytes",
         ),
         (
             &|x| x.dataset.shape = vec![0, absurd, 3],
-            "a size below 2^64 bytes",
+            "a size below 2^63 bytes",
         ),
         (
             &|x| x.dataset.shape = vec![7, 1 << 40, 3],
