@@ -205,8 +205,6 @@ def columns_of(table: SavedTable) -> dict[str, np.ndarray]:
     Raises `UnsupportedError` if no column contains frame numbers or times.
     """
     columns = {TIME if title == "times" else title: one for title, one in table.columns.items()}
-    if table.path.suffix.lower() != ".npz" and FRAME not in table.arrays:
-        columns.pop(FRAME, None)  # a column "frames" contains counts, not frame numbers
     known = table.facts.get("frames analysed", "")
     # Parse the text that `describe_frames` writes.
     bounds = re.search(r"every(?: (\d+)\w\w)? frame from (\d+) to (\d+)$", known)
