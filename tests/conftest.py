@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import gc
+import math
 import multiprocessing
 import os
 import re
@@ -127,8 +128,10 @@ def run(run_with_answer, monkeypatch):
 
 
 @pytest.fixture
-def run_with_answer(capsys):
+def run_with_answer(capsys, monkeypatch):
     """Run the command in this process; return status, stdout, and all of stderr."""
+    # On a slow machine, a run of a minute would log its progress.
+    monkeypatch.setattr("paceline._util.progress.LOG_INTERVAL", math.inf)
 
     from paceline.cli import main
 
