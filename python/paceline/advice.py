@@ -297,6 +297,8 @@ def _measure_frame_time(sample: SampleRun, n_frames: int) -> tuple[float, float]
     found = sample.run(Serial(), frames, max(min(n_frames, 16), sample.frames_per_chunk))
     after = perf_counter(), *_thread_seconds()
     wall, on_cpu, in_line = (then - now for then, now in zip(after, before, strict=True))
+    # Reading also uses a CPU, or queues for one. That time is subtracted twice, which makes `idle`
+    # too small.
     idle = wall - on_cpu - in_line - found.cost.read * len(frames)
     return found.cost.seconds, max(0.0, idle) / (wall - in_line)
 

@@ -108,7 +108,8 @@ def _describe_chunked(array: Array, dataset: Dataset) -> Dataset:
     assert dataset.chunk is not None
     grid = tuple(-(-n // c) for n, c in zip(dataset.shape, dataset.chunk, strict=True))
     n_chunks = math.prod(grid)
-    # The file must be larger than its number of chunks, because it contains an offset per chunk.
+    # Limit the memory for the table, 20 bytes per chunk, by the size of the file. A limit by the
+    # size of all entries in the file would be too strict: chunks without values have no entry.
     if n_chunks > array.file.size:
         raise damaged(
             array.file.path,

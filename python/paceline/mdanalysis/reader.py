@@ -118,6 +118,11 @@ class Reader(FormatAttributes, ReaderBase):
         atoms.
     came_from : str, optional
         Address of the stream whose frames a temporary file contains: results name this address.
+    cache : path-like, optional
+        Folder on the local disk of each node, which stores the blocks that analyses read.
+    cache_size : int or str, optional
+        Maximum size of the cache on each node: bytes, or a text such as "50GB"; by default half of
+        the free space.
     **kwargs
         `time_offset`, a time added to all times, ps.
 
