@@ -41,6 +41,7 @@ from MDAnalysis.transformations import translate
 
 import paceline
 from paceline import incremental_run
+from paceline._util import os_calls
 from paceline.analysis.align import AverageStructure
 from paceline.analysis.battery import Battery
 from paceline.analysis.convert import Write
@@ -57,7 +58,7 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.incremental_run import Continuation
-from paceline.trajectory import growth
+from paceline.trajectory import growth, write_stream_to_file
 from paceline.trajectory.growth import FollowedFile, wait_for_frame
 from paceline.transform import center, nojump
 
@@ -1367,6 +1368,26 @@ def test_times_that_run_backwards_are_reported_once(sent, adk, tmp_path, run, te
         assert text.count(warning) == 1
         assert "--continuous" not in text
         assert "stream.trr" not in text
+
+
+def test_a_stream_is_opened_between_two_frames(sent, adk, tmp_path, run, monkeypatch):
+    """Half of each frame is in the file for most of the time."""
+
+    def write_half(descriptor, data, offset):
+        if offset in middles:
+            time.sleep(0.1)
+            return os_calls.write_at(descriptor, data, offset)
+        written = os_calls.write_at(descriptor, data[: (len(data) + 1) // 2], offset)
+        middles.add(offset + written)
+        return written
+
+    middles = set()
+    monkeypatch.setattr(write_stream_to_file, "write_at", write_half)
+    with ImdServer.of(sent[:5]) as server:
+        command = ["gyration", adk.topology, server.address, "-o", tmp_path / "rg.csv"]
+        status, _, err = run(*command, "--every", "10ms")
+    assert status == 0, err
+    assert "is cut" not in err
 
 
 def test_warnings_of_a_stream_are_on_the_page_and_in_the_tables(sent, adk, tmp_path, run):

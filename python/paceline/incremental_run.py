@@ -368,7 +368,8 @@ class GrowingRun(Generic[State]):
         try:
             if not feed.wait(FIRST_SECONDS):
                 raise feed.error or ReadError(f"{stream.filename}: no frame could be written")
-            universe.load_new(feed.path, **came_from)  # type: ignore[attr-defined]
+            with feed.between_frames():
+                universe.load_new(feed.path, **came_from)  # type: ignore[attr-defined]
         except BaseException:
             feed.close()
             raise

@@ -6,6 +6,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -210,6 +211,10 @@ class FollowedStream(Feed):
             return False
         self._seen, self._grown = self._tee.n_written, time.monotonic()
         return True
+
+    def between_frames(self) -> AbstractContextManager[object]:
+        """Context in which the file ends with a complete frame."""
+        return self._tee.between_frames()
 
     def rewind(self) -> None:
         """Forget which frames were seen, so that `wait` starts again with the first one."""

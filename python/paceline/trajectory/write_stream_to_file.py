@@ -148,6 +148,8 @@ class Tee:
         self.ended = False
         self.error: Exception | None = None
         self._change = threading.Condition()
+        #: Held while frames are written, because others see a frame before it is complete.
+        self._writing = threading.Lock()
         # In a copy of the caller's context, the caller's collector also receives the warnings of
         # the thread.
         run = contextvars.copy_context().run
@@ -202,6 +204,10 @@ class Tee:
             self._change.wait_for(lambda: self.n_written >= n_frames or self.ended, timeout)
             return self.n_written >= n_frames
 
+    def between_frames(self) -> contextlib.AbstractContextManager[object]:
+        """Context in which no frame is being written: the files end with complete frames."""
+        return self._writing
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until no further frame will be written; return `ended`."""
         with self._change:
@@ -218,7 +224,9 @@ class Tee:
         """Write frames until the stream ends."""
         try:
             for frame in self._stream.frames():
-                self._count([file.append(frame) for file in self._files])
+                with self._writing:
+                    n_written = [file.append(frame) for file in self._files]
+                self._count(n_written)
             self._count([file.finish() for file in self._files])
         except OSError as error:  # the disk is full
             self._stream.pause()
