@@ -82,6 +82,23 @@ def test_atoms_go_on_where_they_would(walk, atoms):
     assert np.abs(found - np.array([ts.positions for ts in atoms.universe.trajectory])).max() > 200
 
 
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [0, 2, 3, 6],  # as many frames between the first and the last as with equal steps
+        [5, 8, 9, 12, 17, 20],
+        [*range(0, 60, 3), 61, 63],
+        [1, 4, 7, 10],
+    ],
+)
+@pytest.mark.parametrize("how", [{"backend": "serial"}, {"n_workers": 2}])
+def test_frames_at_any_distances_are_those_of_all_frames(atoms, frames, how):
+    wanted = followed(atoms, backend="serial")[frames]
+    for block_frames in (1, 2, 64):
+        found = followed(atoms, frames=frames, block_frames=block_frames, **how)
+        assert np.array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("kind", ["rectangular", "leaning and varying"])
 def test_nojump_is_mdanalysis_s(kind, walk):
     files = walk[0] if kind != "rectangular" else (datafiles.PRM_NCBOX, datafiles.TRJ_NCBOX)

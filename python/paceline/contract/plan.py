@@ -59,7 +59,7 @@ def _step(frames: np.ndarray) -> int:
     if len(frames) < 2:
         return 0
     step = int(frames[1] - frames[0])
-    return step if frames[-1] - frames[0] == step * (len(frames) - 1) else 0
+    return step if (np.diff(frames) == step).all() else 0
 
 
 def scanned_per_row(frames: np.ndarray, n_atoms: int) -> int | None:
@@ -72,6 +72,8 @@ def scanned_per_row(frames: np.ndarray, n_atoms: int) -> int | None:
     --------
     >>> scanned_per_row(np.array([4, 7, 10]), n_atoms=3341)
     3
+    >>> scanned_per_row(np.array([0, 2, 3, 6]), n_atoms=3341) is None
+    True
     """
     step = _step(frames) if len(frames) > 1 else 1
     most = max(step, int(frames[0]) + 1)
