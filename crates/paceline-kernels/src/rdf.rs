@@ -32,7 +32,11 @@ const LEAST_PAIRS: usize = 1 << 17;
 
 type Point = [f32; 3];
 
-const NEEDED_BY: &str = "norm='rdf'";
+/// Return the reason why a frame without a cell is refused, with advice.
+pub(crate) fn refusal(no_cell: NoCell) -> String {
+    let reason = no_cell.reason("norm='rdf'");
+    format!("{reason}; norm='density' and norm='none' need no cell")
+}
 
 /// Two groups of atoms, and the bins for their distances.
 #[derive(Debug, Clone)]
@@ -157,7 +161,7 @@ impl Rdf {
         let cell = match Cell::new(dimensions) {
             Ok(cell) => Some(cell),
             Err(NoCell::Missing) if !self.needs_cell => None,
-            Err(no_cell) => return Err(no_cell.reason(NEEDED_BY)),
+            Err(no_cell) => return Err(refusal(no_cell)),
         };
         let mut scratch = Vec::new();
         let first = self.first.members(frame, &mut scratch);
@@ -518,7 +522,12 @@ mod tests {
         for (x, cell, needs_cell, reason) in [
             (f32::NAN, cell, true, "positions are not all finite"),
             (f32::INFINITY, NONE, false, "positions are not all finite"),
-            (1.0, NONE, true, "no cell, which norm='rdf' needs"),
+            (
+                1.0,
+                NONE,
+                true,
+                "no cell, which norm='rdf' needs; norm='density' and norm='none' need no cell",
+            ),
             (1.0, flat, false, "make no cell"),
             (1e30, CELLS[2], true, "too far away"),
         ] {

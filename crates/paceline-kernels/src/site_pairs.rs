@@ -10,12 +10,10 @@ use super::check_len;
 use super::histogram::largest_square;
 use super::near_pairs::{Measure, Pair, Point, Search, extent, finite};
 use super::pair_counting_columns::Points;
-use super::rdf::are_searched_by_cells;
+use super::rdf::{are_searched_by_cells, refusal};
 use super::row_kernel::Frames;
 use super::transform_common::Refused;
 use paceline_base::error::{self, Error};
-
-const NEEDED_BY: &str = "norm='rdf'";
 
 /// Bins of equal width, assigned by truncation as in `MDAnalysis.analysis.rdf.InterRDF_s`. A
 /// distance equal to the end of the last bin is not counted.
@@ -161,7 +159,7 @@ impl SitePairs {
             let cell = match Cell::new(dimensions) {
                 Ok(cell) => Some(cell),
                 Err(NoCell::Missing) if !self.needs_cell => None,
-                Err(no_cell) => return Err(no_cell.reason(NEEDED_BY)),
+                Err(no_cell) => return Err(refusal(no_cell)),
             };
             for searched in &self.searches {
                 let mut add = |first_bin: usize, j: usize, distance: f64| {
@@ -403,7 +401,11 @@ mod tests {
         };
         for (x, cell, reason) in [
             (f32::NAN, CELLS[0], "not all finite"),
-            (1.0, CELLS[3], "no cell, which norm='rdf' needs"),
+            (
+                1.0,
+                CELLS[3],
+                "no cell, which norm='rdf' needs; norm='density' and norm='none' need no cell",
+            ),
             (1.0, [9.0, 9.0, 9.0, 90.0, 90.0, 180.0], "make no cell"),
             (1e30, CELLS[1], "too far away"),
         ] {

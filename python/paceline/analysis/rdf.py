@@ -311,7 +311,7 @@ class InterRDF(AnalysisBase):
         if self.norm == "rdf" and not cell_of(trajectory)[:, :6].any():
             raise MissingDataError(
                 f"{trajectory.filename}: frame {trajectory.ts.frame} has no cell, but "
-                "norm='rdf' needs a cell"
+                "norm='rdf' needs a cell; norm='density' and norm='none' need none"
             )
 
     @property
