@@ -120,6 +120,21 @@ fn damage_is_placed_and_the_rest_can_be_read() {
 /// Check that the size stated in a stream is compared with the size of the chunk before memory is
 /// allocated.
 #[test]
+fn two_chunks_at_one_location_do_not_share_what_was_decoded() {
+    let mut file = Plan::new("<f4", &[9, 50, 3], &[4, 50, 3], &[DEFLATE]).write();
+    // Of the last chunk, only the first row is decoded.
+    file.table.offsets[1] = file.table.offsets[2];
+    file.table.sizes[1] = file.table.sizes[2];
+    let mut reader = file.open(&Atoms::all(50), None);
+    for rows in [&[8, 4, 7][..], &[7, 8]] {
+        let block = read(&mut reader, 50, &file.table(rows), None, (false, false)).unwrap();
+        let of_row = |row: i64| rows.iter().position(|&other| other == row).unwrap();
+        let last = &block.positions[150 * of_row(7)..150 * (of_row(7) + 1)];
+        assert!(last.iter().all(|x| x.is_finite()));
+    }
+}
+
+#[test]
 fn chunks_that_state_another_size_are_refused_before_memory_is_taken() {
     let state = |filter: u32, at: usize, bytes: &'static [u8]| {
         damaged(&[filter], |file| {

@@ -303,7 +303,10 @@ impl<T: Value> Packed<'_, '_, T> {
                     selection.fill(column, rows, self.out);
                     continue;
                 }
-                if let Some(kept) = self.known.find(column.index, chunk, self.whole) {
+                if let Some(kept) = self
+                    .known
+                    .find(chunk_number, column.index, chunk, self.whole)
+                {
                     scatter(
                         selection,
                         chunk_number,
@@ -501,10 +504,13 @@ fn scatter<T: Value>(
 }
 
 impl Known {
-    fn find(&self, column: usize, chunk: Chunk, whole: bool) -> Option<&Kept> {
+    fn find(&self, number: u64, column: usize, chunk: Chunk, whole: bool) -> Option<&Kept> {
         let is_it =
             |kept: &&Kept| kept.column == column && kept.chunk == chunk && (kept.whole || !whole);
-        self.chunks.iter().find(is_it)
+        // In a damaged index, the last chunk, of which fewer rows are stored, may have the location
+        // of another one.
+        let chunks = (number == self.chunk_number).then_some(&self.chunks)?;
+        chunks.iter().find(is_it)
     }
 
     /// Store a decoded chunk if other frames may need it; otherwise reuse its memory.
