@@ -58,8 +58,8 @@ impl UnitCell {
         }
     }
 
-    /// Create the cell from lengths (Å) and angles (degrees), with the vectors of MDAnalysis. The
-    /// vectors are zeros if lengths and angles span no volume.
+    /// Create the cell from lengths (Å) and angles (degrees). As in MDAnalysis, vector a is along x
+    /// and b in the xy plane. The vectors are zeros if lengths and angles span no volume.
     #[inline]
     pub fn of_dimensions(dimensions: [f32; 6]) -> UnitCell {
         let vectors = exact_vectors(&dimensions)
@@ -139,7 +139,7 @@ impl UnitCell {
         row
     }
 
-    /// Create a cell from a row.
+    /// Create a cell from the numbers of [`UnitCell::row`].
     #[inline]
     pub fn of_row(row: &CellRow) -> UnitCell {
         let vector = |at: usize| [row[at], row[at + 1], row[at + 2]];
@@ -215,8 +215,8 @@ pub fn exact_vectors(dimensions: &[f32; 6]) -> Option<[[f64; 3]; 3]> {
     ])
 }
 
-/// Return the cosine of an angle in degrees, from 0 to 180. A series is used, because the
-/// last bits of a library function's result can differ between machines.
+/// Return the cosine of an angle from 0 to 180 degrees. A Taylor series is used, because the last
+/// bits of a library function's result can differ between machines.
 fn cosine(degrees: f64) -> f64 {
     if degrees > 90.0 {
         return -cosine(180.0 - degrees);
@@ -227,13 +227,13 @@ fn cosine(degrees: f64) -> f64 {
     series(degrees, 0.0)
 }
 
-/// Return the sine of an angle in degrees, like [`cosine`].
+/// Return the sine of an angle from 0 to 180 degrees, as a result of [`cosine`].
 fn sine(degrees: f64) -> f64 {
     cosine((90.0 - degrees).abs())
 }
 
-/// Return Σ (−1)ᵏ xⁿ / n! over n = 2 k + `first`: the cosine (`first` = 0) or sine (`first` = 1) of
-/// up to 45 degrees. Ten terms are more precise than double precision.
+/// Return the cosine (`first` = 0) or sine (`first` = 1) of up to 45 degrees. It is the sum of
+/// (−1)ᵏ xⁿ / n! over n = 2 k + `first`. The terms after the tenth are below the rounding error.
 fn series(degrees: f64, first: f64) -> f64 {
     let x = degrees * (PI / 180.0);
     let mut sum = 1.0;

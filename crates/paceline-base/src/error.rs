@@ -1,4 +1,5 @@
-//! Errors of all crates, each with a message that names the file, the frame and the byte.
+//! Errors of all crates. The message about damaged data names the file, the byte offset and, if
+//! one is concerned, the frame.
 //!
 //! New variants may be added to [`Fault`] and [`Error`], so that a `match` in another crate needs a
 //! wildcard.
@@ -39,7 +40,8 @@ impl Fault {
         }
     }
 
-    /// Return the fault with offsets increased by `offset` bytes.
+    /// Return the fault with `at` or `needed` increased by `offset`. The fault was found in a slice
+    /// that begins `offset` bytes after the first byte of the frame.
     pub fn behind(mut self, offset: usize) -> Self {
         match &mut self {
             Fault::Short { needed: at } | Fault::Bad { at, .. } => *at += offset,
@@ -61,7 +63,7 @@ impl Fault {
     }
 }
 
-/// Error of reading or analysing.
+/// Error of reading, writing or analysing a trajectory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -95,7 +97,7 @@ pub enum Error {
         path: PathBuf,
         /// First and last frame for which the chunk or row was read.
         frames: (i64, i64),
-        /// Dataset, and number of the chunk or row.
+        /// Name of the dataset, and number of the chunk or row in it.
         what: String,
         /// Offset from the beginning of the file, bytes. `None` if the index contains an impossible
         /// offset. The offset is never 0, because no chunk begins at byte 0.
@@ -141,7 +143,7 @@ pub enum Error {
         path: PathBuf,
         /// Attempted action, such as "cannot read".
         action: String,
-        /// Error of the system.
+        /// Error that the operating system reported.
         source: io::Error,
     },
     /// The caller passed an invalid argument.
@@ -199,7 +201,7 @@ impl Error {
         Error::damaged(path, None, 0, len as u64, fault)
     }
 
-    /// Create an [`Error::Io`] from an error of the system.
+    /// Create an [`Error::Io`] from an error of the operating system.
     pub fn io(path: &Path, action: impl Into<String>, source: io::Error) -> Self {
         Error::Io {
             path: path.to_owned(),

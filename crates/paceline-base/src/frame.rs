@@ -2,7 +2,7 @@
 
 use crate::cell::{CellRow, UnitCell};
 
-/// Fields of atoms that a frame may contain.
+/// Set of per-atom fields, such as those that a frame contains or that a caller wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fields {
     /// Positions, Å.
@@ -14,7 +14,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Only positions.
+    /// Positions, without velocities and forces.
     pub const POSITIONS: Fields = Fields {
         positions: true,
         velocities: false,
@@ -62,9 +62,9 @@ impl Fields {
 pub struct FrameOut<'a> {
     /// x, y, z of each wanted atom in turn, Å: 3 numbers per atom.
     pub positions: &'a mut [f32],
-    /// Velocities in the same order, Å/ps.
+    /// Velocities of each wanted atom in turn, Å/ps: 3 numbers per atom.
     pub velocities: &'a mut [f32],
-    /// Forces in the same order, kJ/(mol·Å).
+    /// Forces on each wanted atom in turn, kJ/(mol·Å): 3 numbers per atom.
     pub forces: &'a mut [f32],
     /// Cell as a row of [`UnitCell::row`].
     pub cell: &'a mut CellRow,
@@ -168,7 +168,8 @@ pub struct FrameIn<'a> {
     pub lambda: f32,
 }
 
-/// Properties of all frames of a file. They are complete after the last frame was encoded.
+/// Number, times and step numbers of the frames of a written file, for its header. They are
+/// complete after the last frame was encoded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Series {
     /// Number of frames.
@@ -179,7 +180,7 @@ pub struct Series {
     pub dt: f64,
     /// Step number of the first frame.
     pub step: i64,
-    /// Steps between frames; 0 for a single frame.
+    /// Simulation steps between frames; 0 for a single frame.
     pub steps: i64,
 }
 

@@ -50,7 +50,8 @@ impl Comm {
         }
     }
 
-    /// Check a caller's structure.
+    /// Check a caller's structure, and create the communicator from it. The error is a message that
+    /// states what was expected and what was found.
     pub fn of(comm: &CComm) -> std::result::Result<Self, String> {
         let (rank, size) = (usize::try_from(comm.rank), usize::try_from(comm.size));
         let (Ok(rank), Ok(size)) = (rank, size) else {

@@ -65,15 +65,15 @@ fn code_of(failure: &Failure) -> c_int {
 /// Call a function, and convert its result to a code. A panic, which is a defect of the library,
 /// becomes a code, too.
 ///
-/// If only this rank panicked, or its communicator failed, the other ranks would wait for it
-/// forever. The program therefore ends on all ranks.
+/// After a panic, or a failure of the communicator, the other ranks may wait for this rank forever.
+/// The program therefore ends on all ranks, if the caller provided `abort`.
 pub fn guard(
     comm: Option<&Comm>,
     function: impl FnOnce() -> Result<Option<String>, Failure>,
 ) -> c_int {
     set_message("");
-    // Data that the function was changing when it panicked are not used again: the program ends, or
-    // the code tells the caller to end it.
+    // Data that the function was changing when it panicked are not used again: `abort` ends the
+    // program, or the code `INTERNAL` requests that the caller ends it.
     let result = catch_unwind(AssertUnwindSafe(function));
     let failed = comm.and_then(Comm::failure);
     match (result, failed) {
@@ -110,7 +110,7 @@ fn end(comm: Option<&Comm>) {
     }
 }
 
-/// Borrow an object; `None` for NULL.
+/// Borrow an object; `None` for NULL. `what` names it in the error for an unaligned pointer.
 ///
 /// # Safety
 /// Unless `pointer` is NULL or unaligned, it points to a valid object that nobody changes during
@@ -161,7 +161,7 @@ pub unsafe fn bytes(pointer: *const c_char) -> Option<Vec<u8>> {
     Some(unsafe { CStr::from_ptr(pointer) }.to_bytes().to_vec())
 }
 
-/// Copy a text; `None` for NULL.
+/// Copy a UTF-8 string that ends with a zero byte; `None` for NULL. `what` names it in the error.
 ///
 /// # Safety
 /// As [`bytes`].

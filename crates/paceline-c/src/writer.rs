@@ -58,7 +58,7 @@ pub unsafe fn communicator(comm: *const CComm) -> Result<Comm> {
     }
 }
 
-/// Open a file for frames; see `include/paceline.h`.
+/// Open a file to which frames are written; see `include/paceline.h`.
 ///
 /// # Safety
 /// Pointers that are not NULL point to what `include/paceline.h` says.

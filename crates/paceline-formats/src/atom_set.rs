@@ -2,14 +2,14 @@
 
 use crate::error::{Error, Result};
 
-/// A strictly increasing set of atom indices out of `n_total` atoms.
+/// Set of atom indices below `n_total`, strictly increasing.
 ///
-/// A decoder can therefore read a frame once, from front to back. A caller that needs another order
-/// of atoms, or duplicates, rearranges the columns of the decoded block.
+/// Because they increase, a decoder reads a frame once, from front to back. A caller that needs
+/// another order of atoms, or duplicates, rearranges the columns of the decoded block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Atoms {
     n_total: usize,
-    /// First atom and number of atoms of each maximal run of adjacent atoms.
+    /// First atom and number of atoms of each maximal run of consecutive indices.
     runs: Vec<(usize, usize)>,
     len: usize,
 }
@@ -94,7 +94,7 @@ impl Atoms {
         self.runs.last().map_or(0, |&(first, n)| first + n)
     }
 
-    /// First atom and number of atoms of each maximal run of adjacent atoms.
+    /// First atom and number of atoms of each maximal run of consecutive indices.
     pub fn runs(&self) -> &[(usize, usize)] {
         &self.runs
     }

@@ -1,4 +1,4 @@
-//! Encoding of blocks of frames, into memory or into a file. Only this module writes trajectories.
+//! Encoding of blocks of frames, into memory or into a file.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,7 @@ use crate::hdf5_chunks::encode::{ChunkBuffers, ChunkEncoder};
 use crate::os_calls::write_all_at;
 use crate::{CellRow, Encoder, FrameIn, Series, UnitCell};
 
-/// Maximum memory that a thread keeps for its next block, bytes.
+/// Maximum size of the buffer that a thread reuses for its next block, bytes.
 ///
 /// A block is written with one call. The system serialises the calls that write to a file, so that
 /// threads that write pieces of a block wait for each other. With one call per block, one thread
@@ -39,15 +39,15 @@ pub enum Failure {
 pub struct Block<'a> {
     /// x, y, z of each atom of each frame in turn, Å.
     pub positions: &'a [f32],
-    /// Velocities, Å/ps.
+    /// Velocities in Å/ps, 3 numbers for each atom of each frame.
     pub velocities: &'a [f32],
-    /// Forces, kJ/(mol·Å).
+    /// Forces in kJ/(mol·Å), 3 numbers for each atom of each frame.
     pub forces: &'a [f32],
     /// Unit cell of each frame.
     pub cells: &'a [CellRow],
     /// Time of each frame, ps.
     pub times: &'a [f64],
-    /// Step of each frame.
+    /// Step number of each frame in the simulation.
     pub steps: &'a [i64],
     /// λ of each frame of a free-energy calculation, else 0.
     pub lambdas: &'a [f32],
@@ -161,7 +161,8 @@ thread_local! {
 }
 
 /// Approximate number of bytes per write call. So few bytes are still in the processor's cache when
-/// they are written, which reduces the time to three quarters. Also, no whole block is copied.
+/// they are written, which reduces the time to three quarters. The buffer is also smaller than a
+/// copy of the whole block.
 const PORTION: usize = 4 << 20;
 
 /// Call a function with the buffers of this thread, which are reused.
@@ -175,8 +176,9 @@ pub fn with_buffers<T>(function: impl FnOnce(&mut ChunkBuffers) -> T) -> T {
 
 /// Write frames into the existing file `path`.
 ///
-/// `places` contains the offsets of all chunks that contain any of the frames, in C order. The
-/// first chunk begins with `lead` earlier frames. Contiguous space counts as one chunk per frame.
+/// `places` contains the file offsets of all chunks that contain any of the frames, in C order. In
+/// each of the first chunks, `lead` earlier frames precede these frames. Contiguous space counts as
+/// one chunk per frame.
 ///
 /// # Errors
 /// [`Failure`]. Some frames may already be written.
@@ -242,7 +244,8 @@ impl<'a> Run<'a> {
         Run { file, start, bytes }
     }
 
-    /// Set the offset of the next bytes.
+    /// Set the file offset of the bytes that are appended next. Write the previous bytes if they
+    /// are many, or do not end at this offset.
     fn go_to(&mut self, offset: u64) -> std::io::Result<()> {
         let full = self.bytes.len() >= PORTION;
         if full || self.start + self.bytes.len() as u64 != offset {

@@ -69,7 +69,7 @@ impl<'a> Extents<'a> {
 pub struct BlockReport {
     /// Time of read calls.
     pub read: Duration,
-    /// Time of decoding.
+    /// Time of decoding and of the visitor, if there is one.
     pub decode: Duration,
     /// Number of bytes read.
     pub bytes: u64,
@@ -112,8 +112,8 @@ impl BlockReader {
     /// Create a reader of the fields `wanted` of some atoms.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the atoms belong to a system of another size, and errors of the
-    /// source.
+    /// [`Error::Argument`] if `atoms` was made for another number of atoms than `layout` has.
+    /// Errors of the source and of the decoder.
     pub fn new(
         source: Arc<dyn Source>,
         layout: &Layout,
@@ -402,7 +402,7 @@ fn grow(buffer: &mut Vec<u8>, len: usize) {
     }
 }
 
-// Decision whether to prefetch, and the requests.
+// Prefetching: the decision whether it saves time, and the requests.
 
 // A block whose reading took longer than these limits came from a disk or a network.
 
@@ -413,7 +413,7 @@ const CACHED_BYTES_PER_SECOND: f64 = 1e9;
 
 /// Number of blocks that are prefetched after a block came from a disk. Then one block is read
 /// without prefetching, to test whether prefetching is still useful. It is useless if the bytes are
-/// in memory: for sparse DCD blocks, it then took a quarter of the time.
+/// in memory: for sparse DCD blocks, a quarter of the total time was then spent on it.
 const BLOCKS_AHEAD: u32 = 32;
 
 /// Decision whether the next blocks should be prefetched.
@@ -442,7 +442,7 @@ impl Ahead {
 }
 
 /// Maximum number of frames whose requests are all in progress at the same time. For so few frames,
-/// reading gaps of more than `GAP_OF_FEW` bytes saves no time.
+/// it saves no time to join two requests by reading a gap of more than `GAP_OF_FEW` bytes.
 const FEW: usize = 4;
 const GAP_OF_FEW: u64 = 64 << 10;
 
@@ -581,8 +581,8 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Create the rows. They use the buffers of `scratch` until [`Rows::into_scratch`] returns
-    /// them.
+    /// Create the rows. The buffers of `scratch` are moved into the rows, and
+    /// [`Rows::into_scratch`] returns them.
     ///
     /// # Errors
     /// [`Error::Argument`] if the arrays do not match `n` frames of `n_wanted` atoms.

@@ -37,7 +37,7 @@ fn reader_of(file: File, runs: &[(u64, u64)], needs: usize) -> (Arc<File>, Block
     (file, reader)
 }
 
-/// All arrays of a block except the numbers of atoms.
+/// Cells, times, step numbers and fields of the frames of a block.
 struct Rows {
     cells: Vec<CellRow>,
     times: Vec<f64>,
@@ -45,7 +45,7 @@ struct Rows {
     fields: Vec<u8>,
 }
 
-/// Read frames. Their numbers are stored in arrays or passed to a visitor.
+/// Read frames into `numbers`, which are arrays or a visitor, and into new arrays of [`Rows`].
 fn read_into(
     reader: &mut BlockReader,
     frames: &[u64],
@@ -77,7 +77,7 @@ fn read_into(
     Ok((rows, report))
 }
 
-/// Read frames, check that positions and steps match, and return the steps of the rows.
+/// Read frames, check that positions equal step numbers, and return the step numbers of the rows.
 fn read(reader: &mut BlockReader, frames: &[u64], skip: bool) -> Result<(Vec<i64>, BlockReport)> {
     let mut positions = vec![-1.0; 3 * frames.len()];
     let numbers = Numbers::Kept {

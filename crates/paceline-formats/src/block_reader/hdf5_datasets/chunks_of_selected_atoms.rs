@@ -63,7 +63,7 @@ impl Selection {
         row / self.grid.chunk_rows
     }
 
-    /// Return the offset of a row in its chunks, bytes.
+    /// Return the offset of a row from the beginning of its decoded chunk, bytes.
     pub fn within(&self, row: u64, chunk_number: u64) -> u64 {
         (row - chunk_number * self.grid.chunk_rows) * self.grid.row_bytes as u64
     }
@@ -84,7 +84,7 @@ impl Selection {
         }
     }
 
-    /// Fill the rows of a chunk that was never written. They contain the fill value of the dataset.
+    /// Write the fill value of the dataset to the rows of `out` whose chunk was never written.
     pub fn fill<T: Value>(&self, column: &Column, rows: &[Wanted], out: &mut [T]) {
         let value = match self.dataset.fill.is_empty() {
             true => T::default(),
@@ -99,7 +99,7 @@ impl Selection {
         }
     }
 
-    /// Return the byte ranges that are needed for rows of a chunk.
+    /// Return the byte ranges of the wanted values in some rows of a chunk without filters.
     pub fn ranges(
         &self,
         chunk: Chunk,
@@ -115,7 +115,7 @@ impl Selection {
         rows.iter().flat_map(of_row).collect()
     }
 
-    /// Refuse a chunk that is outside the file, or has the wrong size.
+    /// Refuse a chunk without filters if it is outside the file, or has the wrong size.
     pub fn check_plain(
         &self,
         io: &TimedSource,
@@ -235,10 +235,10 @@ fn check_room(dataset: &Dataset, file_size: u64) -> std::result::Result<(), Stri
 // The following code is for frames in which the order of atoms is not fixed. Each frame contains
 // the id of the atom in each slot.
 
-/// Mark of an atom without a slot.
+/// Value in [`Ids::slots`] for an atom whose id is in no slot of the frame.
 const NO_SLOT: usize = usize::MAX;
 
-/// Finds wanted atoms by their ids.
+/// Finder of the wanted atoms of each frame by their ids, which the frame contains.
 pub(super) struct Ids {
     reader: DatasetReader,
     n_slots: usize,
@@ -249,7 +249,8 @@ pub(super) struct Ids {
     numbers: Vec<i64>,
     /// Slot of each atom in the current frame, in paceline's order of atoms.
     slots: Vec<usize>,
-    /// Current frame, with the wanted atoms in paceline's order.
+    /// Positions, velocities and forces of the wanted atoms in the current frame, in paceline's
+    /// order.
     sorted: [Vec<f32>; 3],
 }
 
@@ -311,7 +312,8 @@ impl Ids {
             .fill(io, slice, frames, whole, &mut self.numbers, skipped)
     }
 
-    /// Return the wanted atoms of a frame in paceline's order, given the values in all slots.
+    /// Return the positions, velocities and forces of the wanted atoms in paceline's order. `frame`
+    /// contains the values of all slots in frame `k` of those whose ids were read last.
     ///
     /// # Errors
     /// A message about the first atom without a slot, or about an atom with two slots.
@@ -335,8 +337,8 @@ impl Ids {
         Ok(self.sorted.each_ref().map(|values| &values[..]))
     }
 
-    /// Find the slots of all atoms of a frame. An unknown id is ignored, since it marks an empty
-    /// slot.
+    /// Find the slots of all atoms in frame `k` of those whose ids were read last. An unknown id is
+    /// ignored, since it marks an empty slot.
     fn find(&mut self, k: usize) -> std::result::Result<(), String> {
         self.slots.clear();
         self.slots.resize(self.order.len(), NO_SLOT);
@@ -381,14 +383,15 @@ impl Ids {
     }
 }
 
-// Reading of a whole dataset of integers, such as the steps of all frames.
+// Reading of integers that belong to frames, such as the ids of the atoms.
 
 /// Read rows of a dataset of shape (rows, integers). Each chunk is read once.
 ///
 /// # Errors
 /// [`Error::DamagedChunk`] for the first chunk that cannot be read. [`Error::Argument`] if the
-/// dataset does not contain integers, or has more numbers than the file can contain. Errors of the
-/// source.
+/// dataset does not contain integers, if the rows have more numbers than the file can contain, or
+/// if the slice does not fit the dataset. [`Error::Unsupported`] for an impossible dataset. Errors
+/// of the source.
 pub fn read_integers(
     source: Arc<dyn Source>,
     dataset: Dataset,

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::hdf5_chunks::{Column, Part, Unpacked, Value, decode_in_place};
 use crate::source::GAP;
 
-/// Reader of one dataset, with data from previous reads.
+/// Reader of one dataset, which stores decoded chunks for later reads.
 pub(super) struct DatasetReader {
     pub selection: Selection,
     known: Known,
@@ -44,7 +44,8 @@ impl DatasetReader {
         slice.check(&self.selection.grid, !self.selection.is_unchunked(), n)
     }
 
-    /// Decode the rows `frames` of a block, one after another, into `out`.
+    /// Decode the rows `frames` of a block, one after another, into `out`. If `whole` is true,
+    /// decode each chunk to its end and verify all its checksums.
     pub fn fill<T: Value>(
         &mut self,
         io: &mut TimedSource,
@@ -243,7 +244,7 @@ pub const KEPT_BYTES: usize = 64 * 1024 * 1024;
 /// decompress only the beginning. Per byte, whole chunks are decompressed 1.3 to 1.8 times as fast.
 pub const BEGINNING_SHARE: f64 = 0.6;
 
-/// Number of additional bytes that are read beyond the estimated size of a chunk's beginning.
+/// Number of bytes that are read beyond the estimated compressed size of a chunk's beginning.
 pub const BEGINNING_SPARE: u64 = 512;
 
 /// Data about the chunks of a dataset, from previous reads.
@@ -252,8 +253,8 @@ pub(super) struct Known {
     /// Number, along the first axis, of the chunks in `chunks`.
     chunk_number: u64,
     chunks: Vec<Kept>,
-    /// For the beginning of a chunk that was decoded last, its fraction of the compressed bytes
-    /// divided by its fraction of the numbers; 0 if none was decoded.
+    /// Result for the chunk of which last only the beginning was decoded: used fraction of its
+    /// compressed bytes, divided by the decoded fraction of its numbers. 0 if there is no result.
     ratio: f64,
 }
 
@@ -278,7 +279,7 @@ pub(super) struct Packed<'a, 'f, T> {
     pub out: &'a mut [T],
 }
 
-/// Chunk to read, and the rows that need it.
+/// Chunk to read, and the wanted rows that it contains.
 #[derive(Clone, Copy)]
 struct Task<'a> {
     chunk_number: u64,
@@ -385,7 +386,7 @@ impl<T: Value> Packed<'_, '_, T> {
         }
     }
 
-    /// Record that a chunk is inconsistent.
+    /// Record that the rows of `task` cannot be read, because their chunk is inconsistent.
     fn note(&mut self, task: &Task<'_>, (expected, found): (String, String)) -> Result<()> {
         let offset = task.chunk.offset;
         let column = task.column.index;
@@ -397,7 +398,7 @@ impl<T: Value> Packed<'_, '_, T> {
     }
 
     /// Decode a chunk directly into the block, if all its numbers are wanted, in order. Otherwise
-    /// return `None`.
+    /// return `None`. The inner error states what was expected and what was found.
     fn unpack_straight(
         &mut self,
         io: &mut TimedSource,
@@ -431,7 +432,8 @@ impl<T: Value> Packed<'_, '_, T> {
         Some(done)
     }
 
-    /// Decompress the beginning of a chunk, and read more bytes if necessary.
+    /// Decompress the beginning of a chunk, and read more bytes if necessary. The outer error is
+    /// one of reading; the inner one states what was expected and what was found in the chunk.
     fn begin(
         &mut self,
         io: &mut TimedSource,
@@ -470,7 +472,7 @@ impl<T: Value> Packed<'_, '_, T> {
     }
 }
 
-/// Maximum size of each further read, if the first estimate was too small, bytes.
+/// Maximum size of a further read from a chunk, bytes, if the first read contained too few bytes.
 const MORE: u64 = 16 * 1024;
 
 /// Copy the wanted numbers of a decoded chunk to the rows.
@@ -539,7 +541,7 @@ impl Known {
         }
     }
 
-    /// Estimate the number of bytes to read of a chunk.
+    /// Estimate how many bytes must be read from the compressed chunk of `task`.
     fn guess(&self, selection: &Selection, task: &Task<'_>) -> u64 {
         let Some(len) = task.beginning else {
             return task.chunk.size;
@@ -600,7 +602,8 @@ impl Selection {
         })
     }
 
-    /// Return the byte range to read of a chunk with filters.
+    /// Return the byte range of a chunk with filters that a prefetch should request. It is an
+    /// estimate if only the beginning of the chunk is needed.
     pub fn packed_range(&self, chunk_number: u64, column: &Column, chunk: Chunk) -> Range<u64> {
         let share = match self.beginning(chunk_number, column, chunk.mask, false) {
             Some(len) => len as f64 / self.grid.chunk_bytes as f64,

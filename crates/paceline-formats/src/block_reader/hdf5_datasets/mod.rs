@@ -1,4 +1,5 @@
-//! Reader of blocks of frames from datasets of an HDF5 file. Each chunk is read and decoded once.
+//! Reader of blocks of frames from datasets of an HDF5 file. A chunk is decoded once for all frames
+//! that are read together.
 
 mod chunks_of_selected_atoms;
 mod dataset_reader;
@@ -32,7 +33,7 @@ const BATCH: usize = 512 * 1024;
 /// memory.
 const LARGE_BATCH: usize = 256 * 1024 * 1024;
 
-/// Reader of datasets of a file for one worker.
+/// Reader of positions, velocities and forces in the datasets of one HDF5 file, for one worker.
 pub struct ChunkReader {
     io: TimedSource,
     elements: [Option<DatasetReader>; 3],
@@ -44,8 +45,8 @@ pub struct ChunkReader {
 }
 
 impl ChunkReader {
-    /// Create a reader of positions, velocities and forces of some atoms. `None` stands for
-    /// unwanted or missing fields.
+    /// Create a reader of some atoms. `elements` are the datasets of positions, velocities and
+    /// forces; `None` stands for a field that is unwanted, or that the file lacks.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for impossible or unsupported datasets, and errors of the source.
@@ -99,11 +100,12 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// Read and decode a block. Its cells, times and steps do not change, except for unreadable
-    /// frames.
+    /// Read and decode the positions, velocities and forces of a block. The caller reads cells,
+    /// times and steps: those in `out` are changed only for unreadable frames.
     ///
-    /// If a frame lacks a wanted field, the numbers of this field are NaN, or empty for a visitor.
-    /// If the field is required, the frame is refused.
+    /// If a frame lacks a wanted field, the numbers of this field are NaN. A visitor must not use
+    /// the numbers of such a field, which are undefined. If the field is required, the frame is
+    /// refused.
     ///
     /// # Errors
     /// Unless frames are skipped, the error of the first damaged or refused frame. If they are
@@ -308,8 +310,8 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// Copy frame `k` of the buffer to its row, with atoms in paceline's order, or call the
-    /// visitor.
+    /// Copy frame `k` of `scratch` to its row of `numbers`, or call the visitor with this frame.
+    /// The atoms are brought into paceline's order first, if their order in the file is not fixed.
     fn bring(
         &mut self,
         request: &ReadRequest<'_>,
@@ -376,7 +378,7 @@ pub struct Identity {
 pub struct ReadRequest<'a> {
     /// Numbers of the frames, for messages.
     pub frames: &'a [i64],
-    /// Locations of positions, velocities and forces.
+    /// Locations of positions, velocities and forces; `None` for a field that is not read.
     pub slices: [Option<Slice<'a>>; 3],
     /// Location of the ids, if the order of atoms is not fixed.
     pub ids: Option<Slice<'a>>,
@@ -412,18 +414,18 @@ pub struct Slice<'a> {
     /// Numbers, along the first axis, of the chunks that contain these rows: distinct and
     /// increasing. Empty for a contiguous dataset.
     pub chunk_numbers: &'a [u64],
-    /// Offsets of these chunks, bytes. The size of a chunk that was never written is 0.
+    /// Offsets of these chunks in the file, bytes. The chunks of one chunk number follow each other.
     pub offsets: &'a [u64],
-    /// Sizes of these chunks, bytes.
+    /// Sizes of these chunks, bytes; 0 for a chunk that was never written.
     pub sizes: &'a [u64],
-    /// Filter masks: bit k is set if filter k of the pipeline was skipped.
+    /// Filter masks of these chunks: bit k is set if filter k of the pipeline was skipped.
     pub masks: &'a [u32],
 }
 
 /// Offset that marks a chunk with an impossible entry in the index of the file.
 const NOWHERE: u64 = u64::MAX;
 
-/// Location of a chunk, and its filters.
+/// Location of a chunk in the file, and its filter mask (see [`Slice::masks`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Chunk {
     /// Offset in the file, bytes, or [`NOWHERE`].
@@ -432,7 +434,7 @@ struct Chunk {
     pub mask: u32,
 }
 
-/// Row of the dataset, and its destination row in the block.
+/// Row of the dataset, and its destination row, counted from the first frame that is read.
 type Wanted = (u64, usize);
 
 impl Slice<'_> {
@@ -484,7 +486,7 @@ impl Slice<'_> {
         wanted.sort();
     }
 
-    /// Return the location of a chunk in the slice.
+    /// Return the location in the file of a chunk that the slice contains.
     fn chunk(&self, grid: &Grid, chunk_number: u64, column: usize) -> Chunk {
         let slot = self
             .chunk_numbers
