@@ -26,9 +26,9 @@ use crate::source::{Access, Requests, Source, Traffic};
 pub const BLOCK: u64 = if cfg!(test) { 64 * 1024 } else { 1024 * 1024 };
 /// Size of an entry of the table, bytes. An entry of zero means that the block is absent.
 const ENTRY: u64 = 8;
-/// The table ends at a multiple of this number of bytes.
+/// The blocks in a cache file begin after the table, at a multiple of this number of bytes.
 const PAGE: u64 = 4096;
-/// Number of blocks that a source keeps in memory.
+/// Number of recently used blocks that each source stores in memory, too.
 const RECENT: usize = 4;
 /// Number of stored blocks after which the sizes of the other files of the folder are read again.
 const RECOUNT: u64 = 16;
@@ -42,7 +42,8 @@ const MANY: usize = 128;
 /// If fewer bytes than this remain up to the limit of the cache, the sizes of the other files are
 /// read again before each block is stored, because other processes of the node store blocks, too.
 const NEARLY_FULL: u64 = 1024 * BLOCK;
-/// Beginning of the names of cache folders. Its number is the version of the layout of cache files.
+/// Beginning of the names of cache folders. The number in it is the version of the layout of cache
+/// files.
 const FOLDER: &str = "paceline-blocks-1";
 
 /// Folder of cached blocks, and its limits.
@@ -50,7 +51,8 @@ const FOLDER: &str = "paceline-blocks-1";
 pub struct DiskCache {
     /// Folder on a local disk. The cache is a subfolder, which only this user can open.
     pub folder: PathBuf,
-    /// Maximum size of all files of the cache, bytes. `None` for half of the free space.
+    /// Maximum size of all files of the cache, bytes. `None` for half of the space that is free or
+    /// used by the cache.
     pub limit: Option<u64>,
     /// Files whose last use is later than this time are not removed.
     pub since: SystemTime,
@@ -144,12 +146,12 @@ struct Listed {
     bytes: u64,
 }
 
-/// The last list of a folder with many files.
+/// Last list of a folder with at least [`MANY`] files.
 static LISTED: Mutex<Option<Arc<Listed>>> = Mutex::new(None);
 
 impl Listed {
-    /// List a folder, or return the last list if it is recent enough. Meanwhile, other threads
-    /// wait.
+    /// List a folder, or return its last list if that is recent enough. Other threads that call
+    /// this function wait meanwhile.
     fn of(folder: &Path) -> io::Result<Arc<Listed>> {
         let mut last = LISTED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*last
@@ -182,7 +184,7 @@ impl Listed {
     }
 }
 
-/// Return the files of a cache, except the file named `own`.
+/// Return the files of the cache in `folder`, except the file named `own`.
 fn others(folder: &Path, own: &str) -> io::Result<Vec<Used>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -350,7 +352,7 @@ impl<S: Source> CachedSource<S> {
         is_held
     }
 
-    /// Store a block, unless the cache is full.
+    /// Store a block in the cache. If the cache is full, or writing fails, stop storing blocks.
     fn store(&self, number: u64, block: &[u8]) {
         let Some(file) = &self.file else { return };
         if self.stopped.load(Ordering::Relaxed) {
@@ -405,8 +407,8 @@ impl<S: Source> CachedSource<S> {
         BLOCK.min(self.size - number * BLOCK) as usize
     }
 
-    /// Return a block from memory, the cache, or the source. Other threads can read blocks
-    /// meanwhile.
+    /// Return a block from memory, from the cache, or else from the source. Other threads can read
+    /// blocks at the same time.
     fn block(&self, number: u64) -> Result<Arc<Vec<u8>>> {
         let reused = {
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ use super::layout_and_cell::{AKMA, CELL_LEN};
 use crate::frame_codec::{check_finite, odd_bits};
 use crate::{Encoder, FrameIn, Series};
 
-/// CHARMM version in the header, for which readers expect the CHARMM format.
+/// CHARMM version in the header. Because it is not 0, readers expect CHARMM's variant of DCD.
 const CHARMM_VERSION: i32 = 24;
 
 const TITLE: &str = "CREATED BY PACELINE";
@@ -135,7 +135,8 @@ fn put_all<T: Copy, const N: usize>(bytes: &mut Vec<u8>, numbers: &[T], put: fn(
 }
 
 /// Create the cell record: A, cos γ, B, cos β, cos α, C. NAMD and VMD write cosines, too. All
-/// readers distinguish cosines from degrees. In double precision, both yield the same angles.
+/// readers distinguish cosines from degrees. In double precision, cosines and degrees yield the
+/// same angles.
 fn cell(dimensions: &[f32; 6]) -> [f64; 6] {
     if dimensions[..3] == [0.0; 3] {
         return [0.0; 6];
@@ -159,8 +160,8 @@ struct Clock {
     delta: f32,
 }
 
-/// Maximum relative error of a time, or of the time between frames. It is small compared with the
-/// rounding error of `delta`.
+/// Maximum error of the first frame's time, as a fraction of this time or of the time between
+/// frames, whichever is larger. It is small compared with the rounding error of `delta`.
 const TOLERANCE: f64 = 1e-9;
 
 impl Clock {
@@ -194,8 +195,8 @@ impl Clock {
         }
     }
 
-    /// Use the step numbers of the simulation. Return `None` if they do not yield the time of the
-    /// first frame, or if they do not fit into the header.
+    /// Create the time axis from the step numbers of the simulation. Return `None` if they do not
+    /// yield the time of the first frame, or do not fit into the header.
     fn of_steps(series: &Series) -> Option<Self> {
         let istart = i32::try_from(series.step).ok()?;
         let nsavc = i32::try_from(series.steps)
@@ -209,9 +210,9 @@ impl Clock {
     }
 }
 
-/// Approximate `value` by a small numerator and denominator, among the convergents of its continued
-/// fraction: the first convergent that is precise enough, or else the last one that fits into 32
-/// bits.
+/// Approximate `value` by a fraction; return its numerator and denominator. The fraction is the
+/// first convergent of the continued fraction of `value` that is precise enough, or else the last
+/// one that fits into 32 bits.
 fn fraction(value: f64, tolerance: f64) -> (i32, i32) {
     let most = f64::from(i32::MAX);
     let mut rest = value;

@@ -108,7 +108,7 @@ fn n_atoms(records: &mut Records<'_>) -> Result<u32, Fault> {
     }
 }
 
-/// Return the length of a step, AKMA units.
+/// Return the length of a simulation step, in the unit of the program that wrote the file.
 fn delta(records: &Records<'_>, first: &[u8], charmm: bool) -> f64 {
     const AT: usize = 40;
     match (charmm, records.big_endian) {
@@ -197,13 +197,13 @@ pub(super) fn check_marker(
     Err(Fault::bad(at, format!("a record marker of {len}"), found))
 }
 
-/// Consecutive records at the front of a file.
+/// Iterator over the Fortran records at the front of a file.
 pub(super) struct Records<'a> {
     head: &'a [u8],
     file_size: u64,
     /// Offset of the next record.
     pub at: usize,
-    /// Bytes of a marker.
+    /// Size of a marker, bytes: 4 or 8.
     pub marker: u8,
     pub big_endian: bool,
 }

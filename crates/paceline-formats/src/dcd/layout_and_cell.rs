@@ -1,4 +1,5 @@
-//! Layout of a DCD file: the properties of all frames, from the header.
+//! Layout of a DCD file (properties that all frames share, read from the header), and conversion of
+//! cell records.
 
 use super::header::{FIRST_LEN, MAX_TITLE};
 use crate::format_interface::Clock;
@@ -225,10 +226,10 @@ impl Layout {
         }
     }
 
-    /// Return the layout of a file of LAMMPS with the unit style `name`.
+    /// Set the unit style of a file that LAMMPS wrote, such as "real", and return the layout.
     ///
     /// # Errors
-    /// A message with the reason why the unit style is impossible.
+    /// A message if LAMMPS did not write the file, or has no such unit style.
     pub fn in_units(mut self, name: &str) -> Result<Layout, String> {
         let Writer::Lammps(_) = self.writer else {
             let what = "units= (--units) is only for DCD files of LAMMPS, and the title of this \
@@ -339,8 +340,8 @@ impl Layout {
         free.map_or(0, |free| self.n_atoms() - free.len())
     }
 
-    /// Describe the cells of the frames: missing or present. State that they are CHARMM's shape
-    /// matrices if the version in the header alone shows that.
+    /// State whether frames have cells, and whether the version in the header alone shows that
+    /// the cells are CHARMM's shape matrices.
     fn cells(&self) -> &'static str {
         match (self.has_cell, is_charmms_own(self.version)) {
             (false, _) => "missing",
@@ -385,7 +386,7 @@ const USUALLY_PRETENDED: i32 = 24;
 /// Smallest plausible angle of a cell in simulations, degrees.
 const SHARPEST: f32 = 20.0;
 
-/// True if only CHARMM itself uses this version. CHARMM writes shape matrices.
+/// True if only CHARMM itself, which writes shape matrices, writes this version into its files.
 pub(super) fn is_charmms_own(version: i32) -> bool {
     version > LAST_PRETENDED
 }

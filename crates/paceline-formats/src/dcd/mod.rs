@@ -3,8 +3,8 @@
 //! After the header (see [`Layout`]), every frame consists of Fortran records:
 //!
 //! ```text
-//! 48 bytes   cell, 6 f64 (optional): see `cell`
-//! 4 × atoms  all x, f32, Å
+//! 48 bytes   cell, 6 f64 (optional): see `layout_and_cell`
+//! 4 × atoms  all x, f32, Å (LAMMPS: unit of the simulation)
 //! 4 × atoms  all y
 //! 4 × atoms  all z
 //! 4 × atoms  the 4th dimension (optional)
@@ -159,8 +159,8 @@ impl DcdDecoder {
         Some(std::array::from_fn(|i| number(bytes_at(bytes, at + 8 * i))))
     }
 
-    /// Return the warning about the cell, if any. `bytes` are the concatenated runs of a frame,
-    /// which [`Decoder::decode`] has accepted.
+    /// Return a warning if the cell record of a frame can be read in two ways. `bytes` are the
+    /// concatenated runs of the frame, which [`Decoder::decode`] has accepted.
     pub fn cell_doubt(&self, frame: u64, bytes: &[u8]) -> Option<String> {
         let cell = self.cell(self.plan(frame), bytes)?;
         layout_and_cell::doubt(self.layout.version, cell)
@@ -232,8 +232,8 @@ struct Plan {
     axes: [usize; 3],
     /// Number of bytes from the first wanted x to the end of the last one.
     span: usize,
-    /// Wanted numbers of one axis. Their offsets relative to the first one are the same for all
-    /// three axes.
+    /// Wanted coordinates on one axis. Their offsets from the first wanted coordinate are the same
+    /// for all three axes.
     pieces: Vec<Piece>,
 }
 
@@ -256,10 +256,10 @@ struct Neighbours {
     n: usize,
 }
 
-/// Numbers of [`Neighbours`] in the concatenated runs, for one axis.
+/// Coordinates of some [`Neighbours`] on one axis, in the concatenated runs.
 #[derive(Debug)]
 struct Piece {
-    /// Offset from the first wanted number of the same axis.
+    /// Offset from the first wanted coordinate on the same axis, bytes.
     source: usize,
     target: usize,
     n: usize,
@@ -347,7 +347,7 @@ impl Plan {
                 frame.mark(size - width, numbers);
             }
         }
-        // The wanted numbers have the same relative offsets on every axis.
+        // The offsets from the first wanted coordinate are the same on every axis.
         let pieces: Vec<Piece> = wanted
             .iter()
             .zip(&places)
@@ -407,7 +407,7 @@ fn number<const BIG_ENDIAN: bool>(bytes: &[u8]) -> f32 {
 struct Marked {
     reading: ReadRanges,
     markers: Vec<Marker>,
-    /// Bytes of a record marker.
+    /// Size of a record marker, bytes.
     width: u64,
 }
 

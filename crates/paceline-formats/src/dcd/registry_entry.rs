@@ -54,7 +54,7 @@ impl Format for Dcd {
         .any(|start| head.starts_with(start))
     }
 
-    /// Return the byte ranges of the number of frames and of the number of steps.
+    /// Return the byte ranges of the number of frames and the number of steps in the header.
     fn counts(&self, head: &[u8]) -> Vec<Range<usize>> {
         match head {
             [_, _, _, _, b'C', b'O', b'R', b'D', ..] => vec![8..12, 20..24],
@@ -110,8 +110,8 @@ impl Format for Dcd {
 }
 
 /// Check that the record markers of a frame are at the offsets that were computed from the layout.
-/// The inner result is the warning about the cell, if any, or the fault of the frame. The outer
-/// error is one of reading.
+/// The inner result is a warning if the cell can be read in two ways, or the fault of the frame.
+/// The outer error is one of reading.
 fn check_frame(
     source: &dyn Source,
     layout: &Layout,

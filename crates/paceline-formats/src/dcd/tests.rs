@@ -110,8 +110,8 @@ fn only_runs_with_wanted_atoms_are_read() {
             len: size
         }]
     );
-    // What is read: x, y and z of two distant atoms, one marker before the first record, and two
-    // markers between records.
+    // Nine ranges are read: x, y and z of two distant atoms, the marker before the first record,
+    // and the two markers at each of the two borders between records.
     let far = runs(&[40_000, 80_000]);
     assert_eq!(far.len(), 9);
     assert_eq!(read(&far), 6 * 4 + 4 + 2 * 8);

@@ -182,8 +182,8 @@ fn split(label: &[u8]) -> (&[u8], Option<u64>, &[u8]) {
     (name, id.filter(|&id| id > 0), rest)
 }
 
-/// Parse name and position in a compressed HISTORY. There can be no blanks between its columns. The
-/// position is `None` if its numbers are invalid.
+/// Parse name and position of an atom in a compressed HISTORY, in which blanks between columns can
+/// be missing. The position is `None` if its numbers are invalid.
 fn compressed(label: &[u8]) -> (&[u8], Option<[f64; 3]>) {
     const LEN: usize = 34;
     if label.len() == LEN {
@@ -201,7 +201,7 @@ fn compressed(label: &[u8]) -> (&[u8], Option<[f64; 3]>) {
     (name, position.map(|((x, y), z)| [x, y, z]))
 }
 
-/// Parse a field that must contain a single number.
+/// Parse a column that must contain a single number.
 fn take_all(mut field: &[u8]) -> Option<f64> {
     let number = take_real(&mut field)?;
     field.trim_ascii().is_empty().then_some(number)
@@ -319,7 +319,7 @@ impl<'a> Records<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk<'a> {
     layout: Layout,
-    /// Level, which determines the fields of the atoms.
+    /// Level (see [`Layout::level`]), which determines the fields of the atoms.
     level: u8,
     bytes: &'a [u8],
     /// Size of the frame. `bytes` may contain only its beginning.
@@ -381,7 +381,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Check that no line follows.
+    /// Check that no line follows the atoms that were iterated over.
     ///
     /// # Errors
     /// [`Fault::Bad`] if there are more lines.

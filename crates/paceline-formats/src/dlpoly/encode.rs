@@ -165,7 +165,7 @@ impl Atom<'_> {
     }
 }
 
-/// Record of blanks.
+/// Record of blanks and a line feed.
 const BLANK: [u8; RECORD] = {
     let mut record = [b' '; RECORD];
     record[LINE] = b'\n';
@@ -199,12 +199,12 @@ fn id(id: u64) -> Option<[u8; 10]> {
 
 // Headers of files and of frames.
 
-/// Time of a frame, and properties that all of its atoms share.
+/// Step number, time and cell of a frame, for its header.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment<'a> {
-    /// Step of the simulation.
+    /// Step number of the simulation.
     pub step: i64,
-    /// Time between steps, ps.
+    /// Length of a simulation step, ps.
     pub dt: f64,
     /// Time, ps.
     pub time: f64,
@@ -215,7 +215,8 @@ pub struct Moment<'a> {
 /// Create the header of a CONFIG: all records before the first atom.
 ///
 /// # Errors
-/// A message if a number does not fit into its columns. The same holds for the following functions.
+/// A message if the title is invalid, a number does not fit into its columns, or the cell spans no
+/// volume.
 pub fn config_head(
     title: &str,
     level: usize,
@@ -243,6 +244,9 @@ pub fn config_head(
 
 /// Create the header of a HISTORY: all records before the first frame. `imcon` is that of the first
 /// frame.
+///
+/// # Errors
+/// A message if the title is invalid, or a number does not fit into its columns.
 pub fn history_head(
     title: &str,
     level: usize,
@@ -270,6 +274,9 @@ fn n_records(level: usize, n_atoms: u64, n_frames: u64) -> Option<u64> {
 }
 
 /// Create the header of a frame in a HISTORY: all records before the first atom.
+///
+/// # Errors
+/// A message if a number does not fit into its columns, or the cell spans no volume.
 pub fn frame_head(level: usize, n_atoms: u64, moment: &Moment<'_>) -> Result<Vec<u8>, String> {
     let mut line = Line::default();
     line.text(b"timestep");

@@ -22,10 +22,10 @@ use crate::text_lines::{LineFrame, Lines, MAX_LINE, is_blank, quoted, vector, wo
 /// Word at the beginning of every frame of a HISTORY.
 pub const TIMESTEP: &[u8] = b"timestep";
 
-/// Header of a frame, and fields of its atoms.
+/// Content of a frame's header, and the fields of the frame's atoms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrameHead {
-    /// Step of the simulation.
+    /// Step number of the simulation.
     pub step: i64,
     /// Time, ps.
     pub time: f64,
@@ -34,12 +34,12 @@ pub struct FrameHead {
     /// Fields of the atoms, determined from their lines, because keytrj and levcfg may be wrong
     /// after restarts and edits.
     pub fields: Fields,
-    /// Bytes before the first atom.
+    /// Number of bytes of the frame before its first atom.
     pub len: usize,
     pub(super) level: u8,
 }
 
-/// Second line of a CONFIG.
+/// Content of the second line of a CONFIG.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConfigLine {
     pub imcon: u8,
@@ -49,7 +49,8 @@ pub(super) struct ConfigLine {
 }
 
 impl FrameHead {
-    /// Parse the header of the frame at the start of `bytes`, which has `size` bytes.
+    /// Parse the header of a frame of `size` bytes, of which `bytes` contains at least the
+    /// beginning.
     ///
     /// # Errors
     /// [`Fault::Bad`] if this is not the beginning of a frame, [`Fault::Short`] if more bytes are
@@ -141,10 +142,10 @@ fn level(mut lines: Lines<'_>) -> Result<u8, Fault> {
     const WHAT: &str = "the position of the first atom, three numbers";
 }
 
-/// First line of a frame in a HISTORY.
+/// Content of the first line of a frame in a HISTORY.
 #[derive(Debug, Clone, Copy)]
 pub struct Header {
-    /// Step of the simulation.
+    /// Step number of the simulation.
     pub step: i64,
     /// Time, ps.
     pub time: f64,
@@ -190,8 +191,8 @@ impl Header {
         })
     }
 
-    /// Parse a compressed line. There can be no blanks between its columns, and a step of more than
-    /// six digits is written as stars.
+    /// Parse the first line of a frame in a compressed HISTORY. Blanks between its columns can be
+    /// missing, and a step number of more than six digits is written as stars.
     fn compressed(layout: &Layout, line: &[u8], rest: &[u8]) -> Result<Header, String> {
         const LEN: usize = 34;
         let line = line.trim_ascii_end();
@@ -300,7 +301,8 @@ fn cell_if_any(lines: &mut Lines<'_>) -> Result<Option<[[f64; 3]; 3]>, Fault> {
 /// the cell, 1 with the name and 3 with vectors.
 const LOOK: usize = 7;
 
-/// Lines of one frame of a HISTORY, without blank lines.
+/// Number and kinds of the lines of one frame of a HISTORY, found by a scan. Blank lines are not
+/// counted.
 #[derive(Debug, Clone)]
 pub struct FrameLines {
     n_atoms: u64,

@@ -334,7 +334,7 @@ impl Layout {
     }
 
     /// Return true if `size` is the size of a frame with the line lengths of this file, with or
-    /// without velocities and forces.
+    /// without velocities and forces, or if lines vary in length.
     pub(super) fn is_usual_size(&self, size: u64) -> bool {
         let mut levels = [self.level, 0, 1, 2].into_iter();
         let of_level = |level| Layout { level, ..*self }.frame_size();
@@ -481,7 +481,8 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 
 impl Layout {
     /// Create the header of a HISTORY with `n_frames` of the frames of this file. `head` contains
-    /// all bytes of this file before the first atom.
+    /// all bytes of this file before the first atom or, if lines vary in length, before the first
+    /// frame.
     ///
     /// If lines vary in length, the numbers of frames and records become 0, so that DL_POLY
     /// searches for frames. A header without these numbers, as in DL_POLY Classic, does not change.

@@ -4,8 +4,8 @@
 //! The files consist of lines of text (see `header.rs`, `frame_head.rs` and `atoms.rs`). DL_POLY
 //! writes records of 73 bytes, or 35 bytes in a compressed HISTORY, so that the offsets of frames
 //! and atoms can be computed. DL_POLY Classic, other programs and editors write lines of other
-//! lengths, which may vary. Atoms have ids, and may be in any order in the file. The decoder
-//! returns them in the order of their ids.
+//! lengths, which may vary. Atoms usually have ids, and may be in any order in the file. The
+//! decoder returns them in the order of their ids.
 
 mod atoms;
 pub mod encode;
@@ -208,7 +208,7 @@ impl Decoder for DlpolyDecoder {
     }
 }
 
-/// Copy the vectors of an atom to the output.
+/// Copy position, velocity and force of an atom to the output. Convert the force to kJ/(mol·Å).
 fn store(vectors: &[[f64; 3]; 3], target: usize, out: &mut FrameOut<'_>) {
     let [position, velocity, force] = vectors;
     let force = &force.map(|value| value / FORCE);
@@ -232,14 +232,14 @@ struct Plan {
     /// Total size of all runs, bytes.
     pub len: u64,
     pub pieces: Vec<Piece>,
-    /// Bytes of an atom.
+    /// Size of the lines of an atom, bytes.
     pub atom_size: usize,
 }
 
-/// Wanted atoms that are adjacent.
+/// Wanted atoms that are adjacent in the frame.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
-    /// Offset in the concatenated runs.
+    /// Offset of the first atom in the concatenated runs.
     pub source: usize,
     /// Index of the first atom in the frame.
     pub place: usize,

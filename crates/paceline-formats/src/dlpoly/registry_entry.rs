@@ -181,7 +181,7 @@ impl FileLayout for Layout {
     }
 }
 
-/// Number of frames or atoms that are sampled to check the computed offsets.
+/// Number of frames or atoms, spread over the file, at which computed offsets are checked.
 const N_SAMPLES: u64 = 18;
 
 /// Maximum number of blank bytes after the last frame for which frame offsets are computed. If more
@@ -243,8 +243,8 @@ fn unusual_size_note(layout: &Layout, opened: &Opened) -> Option<String> {
     ))
 }
 
-/// Compute the offsets of the frames of a HISTORY. Return `None` if samples show that not all
-/// frames have the size of the first one.
+/// Compute the offsets of the frames of a HISTORY. Return `None` if lines vary in length, if no
+/// frame is complete, or if a check of some frames shows that not all have the size of the first.
 fn by_arithmetic(
     source: &dyn Source,
     size: u64,
@@ -313,8 +313,8 @@ fn has_lines(source: &dyn Source, layout: &Layout, start: u64) -> Result<bool> {
     Ok(n_lines == layout.lines_of_atom() && layout.id_of(&bytes).is_ok())
 }
 
-/// Return `layout`, marked as ordered if sampled atoms of the frame at `start` are in the order of
-/// their ids.
+/// Return `layout`, marked as ordered if some atoms of the frame at `start`, spread over the frame,
+/// are at the places that follow from their ids.
 fn ordered(source: &dyn Source, layout: Layout, start: u64) -> Result<Layout> {
     let last = layout.n_atoms() as u64 - 1;
     let mut bytes = Vec::new();
@@ -429,7 +429,7 @@ fn open_config(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Res
     )
 }
 
-/// Return true if sampled atoms are at equal distances in the file.
+/// Return true if a line ends at each of some offsets that were computed for equal line lengths.
 fn atoms_are_regular(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> {
     let n_atoms = layout.n_atoms() as u64;
     for sample in 1..=N_SAMPLES {
@@ -481,7 +481,8 @@ fn with_counted_atoms(
     }
 }
 
-/// Read times and steps of frames with computed offsets, one by one.
+/// Read times and step numbers of frames with computed offsets, one by one. If the header of a
+/// frame is invalid, its time is NaN.
 ///
 /// # Errors
 /// Errors of the source.

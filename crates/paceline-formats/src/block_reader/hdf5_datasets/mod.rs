@@ -414,7 +414,7 @@ pub struct Slice<'a> {
     /// Numbers, along the first axis, of the chunks that contain these rows: distinct and
     /// increasing. Empty for a contiguous dataset.
     pub chunk_numbers: &'a [u64],
-    /// Offsets of these chunks in the file, bytes. The chunks of one chunk number follow each other.
+    /// Offsets of these chunks in the file, bytes. Chunks with the same number follow each other.
     pub offsets: &'a [u64],
     /// Sizes of these chunks, bytes; 0 for a chunk that was never written.
     pub sizes: &'a [u64],

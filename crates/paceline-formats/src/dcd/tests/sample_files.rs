@@ -62,7 +62,7 @@ impl File {
         (0..self.n_atoms).filter(|atom| atom % 3 != 0).collect()
     }
 
-    /// Return the positions that a reader must return. Fixed atoms keep their positions of the
+    /// Return the positions that a reader must return. Fixed atoms have their positions in the
     /// first frame.
     pub fn positions(&self, frame: u64, atoms: &[usize]) -> Vec<f32> {
         let position = |atom: usize| {

@@ -155,7 +155,7 @@ fn a_modified_file_gets_another_cache_and_the_old_one_is_removed() {
     let folder = Folder::new("modified");
     folder.read("md", 1, &folder.cache(None));
     let before = folder.files();
-    // The samples do not contain this byte, so that the fingerprint does not change.
+    // The fingerprint does not depend on this byte, so that it does not change.
     let mut changed = bytes(1);
     changed[20_000] ^= 1;
     fs::write(folder.0.join("md"), &changed).unwrap();
