@@ -1,4 +1,5 @@
-//! Identification of a file by its content, independent of its name and its modification time.
+//! Identification of a file by its content, independent of its name and its modification time. An
+//! object in an object store is identified by its version instead.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,8 +21,8 @@ const N_SAMPLES: u64 = 18;
 type Counts<'a> = dyn Fn(&[u8]) -> Vec<Range<usize>> + 'a;
 type StaticCounts = dyn Fn(&[u8]) -> Vec<Range<usize>> + Send + Sync;
 
-/// Fingerprint of a file or of its beginning: the size, and a hash of the size and of samples of
-/// the bytes.
+/// Fingerprint of a file or of its beginning: the size and a hash. The hash is that of the size and
+/// of samples of the bytes or, in an object store, that of the identity of the version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     pub(crate) size: u64,
@@ -29,7 +30,7 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Number of bytes that the fingerprint covers.
+    /// Size in bytes of the file, or of the beginning of it that the fingerprint identifies.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -197,9 +198,9 @@ fn places(size: u64) -> Vec<Range<u64>> {
     (0..u128::from(N_SAMPLES)).map(place).collect()
 }
 
-/// Return true if `source` has `size` bytes and some of its samples have the hashes in `digests`.
-/// The first, the last and a few other samples are compared. To compare all would need one request
-/// to the object store for each sample.
+/// Return true if `source` has `size` bytes, and four of its samples have the hashes in `digests`:
+/// the first, the last and two between them. Not all samples are compared, because each needs one
+/// request to the object store.
 ///
 /// # Errors
 /// Errors of the source.

@@ -1,8 +1,8 @@
 //! Interface between a format and the rest of the crate: a format recognises, indexes, decodes and
 //! encodes its files.
 //!
-//! A new format implements [`Format`] and [`FileLayout`] in its own folder and gets one line in
-//! [`registry`](crate::format_list).
+//! A new format implements [`Format`] and [`FileLayout`] in its own folder, and is added to the
+//! list of formats, [`STANDARD`](crate::format_list::STANDARD).
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -118,9 +118,9 @@ pub struct Abilities {
 pub enum Clock {
     /// Times are in ps.
     Known,
-    /// Times are ordered, but their unit is unknown, for this reason.
+    /// Times are ordered, but their unit is unknown. The text is the reason.
     Unscaled(String),
-    /// The file has no times, so that frame numbers replace them, for this reason.
+    /// The file has no times, so that frame numbers replace them. The text is the reason.
     Counted(String),
 }
 
@@ -134,7 +134,7 @@ impl Clock {
     }
 }
 
-/// Names and values of traits of a file.
+/// Names and values of the properties of a file that are compared before files are joined.
 pub type Traits = Vec<(String, String)>;
 
 /// Beginning of the names of those traits that may differ between files that are joined.
@@ -164,9 +164,9 @@ pub trait FileLayout: Debug + Send + Sync {
         0
     }
 
-    /// Return the traits (name and value), besides format and atoms, that files must share to be
-    /// joined. Traits whose names begin with [`REMARK`] may differ; the joined file has the traits
-    /// of the first file.
+    /// Return the traits (name and value), in addition to format and number of atoms, that files
+    /// must share to be joined. Traits whose names begin with [`REMARK`] may differ; the joined
+    /// file has those of the first file.
     ///
     /// # Errors
     /// Errors of the source.
@@ -252,7 +252,7 @@ impl Layout {
         self.0.format().name()
     }
 
-    /// Return the traits (name and value) that files must share to be joined.
+    /// Return all traits (name and value) that files must share to be joined.
     ///
     /// # Errors
     /// Errors of the source.
@@ -300,7 +300,7 @@ pub fn n_atoms_of(bytes: &[u8]) -> Option<usize> {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct EncoderSettings<'a> {
-    /// Name of the format, or an alias, which may denote a variant.
+    /// Name of the format, or an alias (see [`Format::aliases`]), which may denote a variant.
     pub name: &'a str,
     /// Number of atoms in a frame.
     pub n_atoms: usize,
@@ -403,12 +403,12 @@ impl Registry {
         Samples::of(source, size, &|head| self.counts(head))
     }
 
-    /// Return true if the content of an object in an object store has the sample hashes `digests`,
+    /// Return true if a few samples of an object in an object store have the hashes in `digests`,
     /// which were computed from a copy of the object. The content is compared even if the store
     /// identifies the version.
     ///
     /// # Errors
-    /// As [`Registry::samples`].
+    /// Errors of the source.
     pub(crate) fn has_samples(
         &self,
         source: &dyn Source,
@@ -634,7 +634,7 @@ impl Frames {
     }
 }
 
-/// Create the error for a file that a format does not support.
+/// Create the error for a file that uses a feature that paceline does not support.
 pub fn unsupported(path: &Path, what: String) -> Error {
     Error::Unsupported {
         path: path.to_owned(),

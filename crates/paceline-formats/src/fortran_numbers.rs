@@ -12,7 +12,7 @@ const TENS: [f64; 23] = [
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
-/// Powers 10ⁿ for up to eight digits.
+/// Powers 10ⁿ, with n from 0 to 8 digits.
 const POWERS: [u64; 9] = [
     1,
     10,
@@ -441,8 +441,8 @@ fn right_aligned<const WIDTH: usize>(text: &str) -> [u8; WIDTH] {
     columns
 }
 
-/// Format a number as `Fw.d`, such as `F12.6`; `None` if it needs more columns (Fortran writes
-/// stars).
+/// Format a number as `Fw.d`, such as `F12.6`. Return `None` if it is not finite, or needs more
+/// columns (Fortran then writes stars).
 pub fn f<const WIDTH: usize, const DECIMALS: usize>(value: f64) -> Option<[u8; WIDTH]> {
     const { assert!(WIDTH > DECIMALS) };
     let unit = const { 10u64.pow(DECIMALS as u32) };
@@ -460,7 +460,8 @@ pub fn f<const WIDTH: usize, const DECIMALS: usize>(value: f64) -> Option<[u8; W
     Some(columns)
 }
 
-/// Format a number as `Iw`, such as `I10`; `None` if it needs more columns (Fortran writes stars).
+/// Format a number as `Iw`, such as `I10`. Return `None` if it needs more columns (Fortran then
+/// writes stars).
 pub fn i<const WIDTH: usize>(value: i64) -> Option<[u8; WIDTH]> {
     let mut columns = [b' '; WIDTH];
     put_integer(&mut columns, value.unsigned_abs(), value < 0)?;
@@ -504,9 +505,9 @@ const FIVES: [u64; 28] = {
 /// most 27, the largest exponent in [`FIVES`].
 const LEAST_POWER: i32 = -18;
 
-/// Smallest numbers that are rounded up, with ten digits, to 10^`LEAST_POWER`, …, 10¹⁰. For powers
-/// from 1 on, these borders are those of gfortran, which computes them with a rounding error:
-/// 0.99999999995 in double precision is slightly less than halfway, but is written as 1.000000000.
+/// Smallest numbers that are rounded up, with ten digits, to 10^`LEAST_POWER`, …, 10¹⁰. From 10⁰ on,
+/// these borders are those of gfortran, which computes them with a rounding error: 0.99999999995 in
+/// double precision is slightly less than halfway, but is written as 1.000000000.
 /// The same holds for 9.9999999995, 99.999999995, 999.99999995, 9999.9999995 and 999999.99995.
 const BORDERS: [f64; 29] = [
     9.9999999995e-19,

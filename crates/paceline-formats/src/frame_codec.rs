@@ -65,7 +65,8 @@ pub trait Encoder: Send {
     /// Append one frame to `bytes`.
     ///
     /// # Errors
-    /// A message with the reason and the atom; `bytes` is then unchanged.
+    /// A message with the reason and, if the reason is a value of an atom, the atom. `bytes` is
+    /// then unchanged.
     fn encode(&mut self, frame: &FrameIn<'_>, bytes: &mut Vec<u8>) -> Result<(), String>;
 }
 
@@ -121,7 +122,7 @@ pub fn odd_bits(x: f32) -> u32 {
 
 // Combination of the byte ranges to read from a frame: wanted ranges, and short gaps between them.
 
-/// Collector of runs, from the front of a frame to its end.
+/// Collector of the byte ranges (runs) to read from a frame, from its front to its end.
 #[derive(Debug)]
 pub struct ReadRanges {
     pub runs: Vec<Run>,
@@ -167,7 +168,7 @@ impl ReadRanges {
         self.open = false;
     }
 
-    /// Return the end of the last wanted range.
+    /// Return the end of the last run.
     pub fn end(&self) -> u64 {
         self.runs.last().map_or(0, Run::end)
     }

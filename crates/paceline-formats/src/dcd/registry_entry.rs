@@ -1,4 +1,4 @@
-//! DCD as a format of the registry.
+//! Implementation of the format interface for DCD.
 
 use std::any::Any;
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! HISTORY and CONFIG as formats of the registry. If lines have equal lengths, frame offsets are
-//! computed; otherwise the file is scanned.
+//! Implementation of the format interface for HISTORY and CONFIG. If lines have equal lengths,
+//! frame offsets are computed; otherwise the file is scanned.
 
 use std::any::Any;
 use std::ops::{ControlFlow, Range};

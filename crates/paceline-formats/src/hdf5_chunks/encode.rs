@@ -17,7 +17,7 @@ use super::decompress::Method;
 use super::lzf;
 use crate::frame_codec::check_finite;
 
-/// Number of components of an atom.
+/// Number of values that are stored per atom: x, y and z.
 const COMPONENTS: usize = 3;
 
 /// Maximum memory that each buffer retains for the next block, bytes.
@@ -38,7 +38,7 @@ pub enum Float {
 }
 
 impl Float {
-    /// Bytes of a number.
+    /// Size of a number, bytes.
     pub fn size(self) -> usize {
         match self {
             Float::F4 => 4,
@@ -153,7 +153,7 @@ impl ChunkBuffers {
 }
 
 impl ChunkEncoder {
-    /// Prepare to encode chunks.
+    /// Check the settings, and create an encoder.
     ///
     /// # Errors
     /// A message about an impossible setting, or a codec that is not included in this build.
@@ -194,7 +194,7 @@ impl ChunkEncoder {
         &self.settings
     }
 
-    /// Return the rounding step; stored numbers are multiples of it. `None` without rounding.
+    /// Return the power of two of which stored numbers are multiples. `None` without rounding.
     pub fn step(&self) -> Option<f64> {
         self.step
     }
@@ -254,7 +254,8 @@ impl ChunkEncoder {
         Ok(())
     }
 
-    /// Append the uncompressed data of the given frames and of one column of chunks to `out`.
+    /// Append to `out` the numbers of `frames` that belong to the chunks in column `column`. They
+    /// are uncompressed, and padded with zeros to the width of a chunk.
     pub fn put(
         &self,
         values: &[f32],
@@ -361,7 +362,7 @@ impl ChunkBuffers {
 
 /// Compressor of chunks that reuses its memory.
 trait Compressor: Send + Sync {
-    /// Append a chunk to `out`.
+    /// Compress a chunk, and append the result to `out`.
     fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>);
 }
 

@@ -39,7 +39,7 @@ pub fn max_expansion(filters: &[Filter]) -> usize {
 /// Contradiction in the bytes of a chunk: expected content, and found content.
 pub type Contradiction = (String, String);
 
-/// All filters of the chunks of a dataset.
+/// Filters of the chunks of a dataset, and the sizes that are needed to invert them.
 #[derive(Debug)]
 pub struct Pipeline {
     /// Filters, in the order of encoding.
@@ -50,7 +50,7 @@ pub struct Pipeline {
     chunk_bytes: usize,
 }
 
-/// Numbers of a chunk.
+/// Decompressed numbers of a chunk.
 #[derive(Debug, Default)]
 pub struct Unpacked {
     pub bytes: Vec<u8>,
@@ -116,7 +116,8 @@ impl Pipeline {
         stages.filter_map(move |(k, &stage)| (mask >> k & 1 == 0).then_some(stage))
     }
 
-    /// Return true if the first bytes of a chunk suffice to decode its first numbers.
+    /// Return true if deflate is the only filter of a chunk. The first numbers can then be decoded
+    /// from the first bytes.
     pub fn has_beginning(&self, mask: u32) -> bool {
         self.stages(mask).eq([Stage::Compression(Method::Deflate)])
     }

@@ -70,7 +70,7 @@ fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
     }
 }
 
-/// Compressor of chunks that reuses its memory.
+/// LZF compressor of chunks, which reuses its memory.
 pub struct Deflater {
     /// For each hash, the last position in the chunk of three bytes with this hash; 0 if there is
     /// none.
@@ -86,7 +86,8 @@ impl Default for Deflater {
 }
 
 impl Deflater {
-    /// Append a chunk of less than 4 GiB to `out`. Data without repetitions grow by 1/32.
+    /// Compress a chunk of less than 4 GiB, and append the result to `out`. Data without repetitions
+    /// grow by 1/32.
     pub fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.last.fill(0);
         let (mut at, mut literal) = (0, 0);

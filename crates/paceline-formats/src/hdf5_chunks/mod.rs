@@ -18,7 +18,7 @@ pub(crate) use invert_filters::{Pipeline, Unpacked, max_expansion};
 
 // Datasets, and the layout of their bytes.
 
-/// Dataset of numbers.
+/// Description of an HDF5 dataset of numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dataset {
     /// Path in the file.
@@ -319,7 +319,7 @@ pub(crate) struct Column {
     pub parts: Vec<Part>,
 }
 
-/// Wanted numbers that are close together.
+/// Wanted numbers of a row that are so close together that they are read with one call.
 #[derive(Debug)]
 pub(crate) struct Part {
     /// Offset in the chunk's row, bytes.
