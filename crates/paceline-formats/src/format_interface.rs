@@ -90,7 +90,7 @@ pub struct Abilities {
     /// True if all frames have the same size, and all or none have a cell. The offset of a frame is
     /// then known before it is encoded.
     pub equal_frames: bool,
-    /// True if the header contains a single time step for all frames.
+    /// True if the header states a single time between frames, which all frames must have.
     pub one_time_step: bool,
     /// True if each frame contains λ of a free-energy calculation.
     pub lambda: bool,
@@ -177,10 +177,11 @@ pub trait FileLayout: Debug + Send + Sync {
     /// Serialise the layout.
     fn to_bytes(&self) -> Vec<u8>;
 
-    /// Create a decoder of the fields `wanted` of `atoms`.
+    /// Create a decoder of the fields `wanted` of `atoms`. The caller must check that `atoms` is a
+    /// selection of [`FileLayout::n_atoms`] atoms; the decoders of some formats panic otherwise.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the atoms belong to a system of another size.
+    /// Errors of the format. The formats of this crate return none.
     fn decoder(&self, atoms: Atoms, wanted: Fields) -> Result<Box<dyn Decoder>>;
 
     /// Return time and step of each of `frames`, read from the first `size` bytes of `source`.

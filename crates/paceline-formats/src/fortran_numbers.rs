@@ -505,9 +505,9 @@ const FIVES: [u64; 28] = {
 /// most 27, the largest exponent in [`FIVES`].
 const LEAST_POWER: i32 = -18;
 
-/// Smallest numbers that are rounded up, with ten digits, to 10^`LEAST_POWER`, …, 10¹⁰. From 10⁰ on,
-/// these borders are those of gfortran, which computes them with a rounding error: 0.99999999995 in
-/// double precision is slightly less than halfway, but is written as 1.000000000.
+/// Smallest numbers that are rounded up, with ten digits, to 10^`LEAST_POWER`, …, 10¹⁰. From 10⁰
+/// on, these borders are those of gfortran, which computes them with a rounding error:
+/// 0.99999999995 in double precision is slightly less than halfway, but is written as 1.000000000.
 /// The same holds for 9.9999999995, 99.999999995, 999.99999995, 9999.9999995 and 999999.99995.
 const BORDERS: [f64; 29] = [
     9.9999999995e-19,

@@ -86,8 +86,8 @@ impl Default for Deflater {
 }
 
 impl Deflater {
-    /// Compress a chunk of less than 4 GiB, and append the result to `out`. Data without repetitions
-    /// grow by 1/32.
+    /// Compress a chunk of less than 4 GiB, and append the result to `out`. Data without
+    /// repetitions grow by 1/32.
     pub fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.last.fill(0);
         let (mut at, mut literal) = (0, 0);

@@ -61,12 +61,12 @@ pub struct Listing {
     pub digests: Vec<u64>,
     /// Offset of each frame, and end of the last one.
     pub borders: Vec<u64>,
-    /// Numbers of the entries that are not complete frames.
+    /// Numbers of the damaged frames: entries of `borders` that are not complete frames.
     pub damaged: Vec<u64>,
     /// Number of atoms of each frame, if it varies; else empty.
     pub atom_counts: Vec<u32>,
-    /// Size that the truncated last frame would have; `None` if no frame is truncated, or if the
-    /// header of the truncated frame is incomplete.
+    /// Size that the truncated last frame states in its header; `None` if no frame is truncated, or
+    /// if the header of the truncated frame is incomplete.
     pub cut: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ impl Listing {
     }
 }
 
-/// Save an index atomically.
+/// Save an index atomically: write a temporary file, and rename it to `file`.
 pub fn write(file: &Path, listing: &Listing, times: &Times) -> io::Result<()> {
     fs::create_dir_all(folder_of(file))?;
     let (file, permissions) = resolve_target(file)?;
@@ -182,7 +182,7 @@ fn is_temporary(name: &[u8], of: &[u8]) -> bool {
     })
 }
 
-/// Check whether a file is unlocked.
+/// Return true if no process has locked the file.
 fn is_abandoned(path: &Path) -> bool {
     os_calls::open_unless_link(path).is_ok_and(|file| file.try_lock().is_ok())
 }

@@ -10,8 +10,8 @@ const HEAD: u64 = 4096;
 /// Maximum number of bytes that one call reads if it reads several short frames at once.
 const CHUNK: u64 = 1024 * 1024;
 
-/// Parse the header of the first `size` bytes of `source`. The parser determines how many bytes are
-/// read.
+/// Parse the header of `source`, a file of `size` bytes. `parse` receives the first bytes of the
+/// file and `size`. As long as it requests more bytes, they are read, and it is called again.
 pub fn read_head<T>(
     source: &dyn Source,
     size: u64,
@@ -36,7 +36,8 @@ pub fn read_head<T>(
     }
 }
 
-/// Return the complete frames of a file of `size` bytes, and the number of bytes after them.
+/// Return the complete frames of a file of `size` bytes, and the number of bytes after them. The
+/// first frame begins at `first` and has `first_size` bytes; each other frame has `stride` bytes.
 pub fn count(size: u64, first: u64, first_size: u64, stride: u64) -> (Frames, u64) {
     let (mut n, mut rest) = (0, size.saturating_sub(first));
     if rest >= first_size {
@@ -63,8 +64,9 @@ pub fn cut(n: u64, size: u64, rest: u64, stride: u64) -> Option<String> {
     (rest > 0).then(|| super::cut_warning(n, size - rest, rest, Some(stride)))
 }
 
-/// Read `width` bytes of each of `n` frames. Those of the first frame begin at `start`, and those
-/// of each further frame `step` bytes later. If `step` is small, one call reads several frames.
+/// Read `width` bytes of each of `n` frames, and pass them to `use_bytes`. Those of the first frame
+/// begin at `start`, and those of each further frame `step` bytes after those of the frame before.
+/// If `step` is small, one call reads the bytes of several frames.
 pub fn read_each(
     source: &dyn Source,
     start: u64,

@@ -62,7 +62,7 @@ pub struct Place {
     pub header: FrameHeader,
 }
 
-/// Frames found, in the order of the file.
+/// Frames found by a scan, in the order of the file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Chain {
     pub starts: Vec<u64>,
@@ -87,7 +87,7 @@ impl Chain {
         self.starts.pop()
     }
 
-    /// Add an entry for bytes without a header. Its time is unknown.
+    /// Add an entry for bytes without a header. The time of the entry is NaN.
     pub fn push_unknown(&mut self, at: u64) {
         self.starts.push(at);
         self.times.push(f64::NAN);
@@ -395,8 +395,8 @@ pub struct Scan {
     pub damaged: Vec<u64>,
     /// End of the last entry. It is below the size of the file if a truncated frame follows.
     pub end: u64,
-    /// Size that the truncated frame would have; `None` if no frame is truncated, or if the header
-    /// of the truncated frame is incomplete.
+    /// Size that the truncated frame states in its header; `None` if no frame is truncated, or if
+    /// the header of the truncated frame is incomplete.
     pub cut: Option<u64>,
 }
 
@@ -497,9 +497,9 @@ struct FoundChain {
 #[derive(Debug)]
 pub struct Segments {
     cuts: Cuts,
-    /// Chains of the segments. `None` if no place was found, a read failed, the threads stopped
-    /// before, or the chain was already used. After a failed read, the walk that needs these bytes
-    /// reports the error.
+    /// Chain of each segment. `None` if no place was found, a read failed, the threads stopped
+    /// before they reached the segment, or the chain was already used. After a failed read, the
+    /// walk that needs these bytes reports the error.
     found: Vec<Option<FoundChain>>,
 }
 
@@ -584,7 +584,7 @@ fn walk_on_threads(
     })
 }
 
-/// Work of one thread: process segments until none is left.
+/// Work of one thread: process segments until none is left, or the work is cancelled.
 fn work(
     file: Trajectory<'_>,
     cuts: Cuts,

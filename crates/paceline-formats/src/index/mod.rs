@@ -2,11 +2,12 @@
 //!
 //! If frames have equal sizes, their offsets are computed. Other files are scanned, header by
 //! header or line by line. The result of the scan is saved, and identified by the content of the
-//! file. When the file is opened again, only samples of the trajectory are read.
+//! file. When the file is opened again, only a few pieces of it are read, to check that it is
+//! still the same.
 //!
-//! Every byte of a scanned file up to the end of the last complete frame belongs to a frame.
-//! Damaged bytes up to the next valid header are one entry of the index, for which the decoder
-//! returns an error. No frame is lost, and later frames remain readable.
+//! Every byte of a scanned file up to the end of the last complete frame belongs to an entry of the
+//! index: to a frame, or to damaged bytes up to the next valid header. For damaged bytes, the
+//! decoder returns an error. No frame is lost, and later frames remain readable.
 
 mod cache;
 pub mod fixed_size;

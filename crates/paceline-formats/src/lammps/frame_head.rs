@@ -32,14 +32,14 @@ const N_ATOMS: &str = "ITEM: NUMBER OF ATOMS";
 const BOUNDS: &str = "ITEM: BOX BOUNDS";
 pub(super) const ATOMS: &str = "ITEM: ATOMS";
 
-/// Header of a frame.
+/// Content of the header of a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameHead {
     /// Unit style stated before the first frame, if any.
     pub units: Option<Units>,
     /// Time in LAMMPS's unit of time, if stated.
     pub time: Option<f64>,
-    /// Step of the simulation.
+    /// Step number of the simulation.
     pub step: i64,
     /// Number of atoms.
     pub n_atoms: u64,
@@ -47,11 +47,11 @@ pub struct FrameHead {
     pub cell: Option<Bounds>,
     /// Columns; `None` if atoms have no positions.
     pub columns: Option<Columns>,
-    /// Size of the bytes before the first atom.
+    /// Number of bytes of the frame before its first atom.
     pub len: usize,
 }
 
-/// Cell, the position of its corner, and its periodic axes.
+/// Cell, the position of its corner, and its periodic axes. Lengths are in LAMMPS's unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     pub origin: [f64; 3],
@@ -62,7 +62,8 @@ pub struct Bounds {
 }
 
 impl FrameHead {
-    /// Parse the header of the frame at the start of `bytes`, which has `size` bytes.
+    /// Parse the header of a frame of `size` bytes, of which `bytes` contains at least the
+    /// beginning.
     ///
     /// # Errors
     /// [`Fault::Bad`] if this is not the beginning of a frame, [`Fault::Short`] if more bytes are

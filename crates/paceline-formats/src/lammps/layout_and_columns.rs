@@ -19,7 +19,7 @@ pub struct Layout {
     pub(super) convention: u8,
     /// Fields that all frames contain.
     pub(super) fields: Fields,
-    /// Units; `None` if unknown.
+    /// Unit style of the numbers; `None` if unknown.
     pub(super) units: Option<Units>,
     /// Corner of the cell in the first frame: the origin of positions in all frames.
     pub(super) corner: [f64; 3],
@@ -69,9 +69,10 @@ impl Layout {
         }
     }
 
-    /// Return the time of a frame, ps, from the result of [`Layout::moment_of`]. If the file has
-    /// only steps, the default time step of the unit style is used. If the unit style is unknown, a
-    /// step is 1 ps, as in MDAnalysis.
+    /// Return the time of a frame, ps, from `moment`, a result of [`Layout::moment_of`]. If the
+    /// file has only step numbers, the default time step of the unit style is used. If the unit
+    /// style is unknown, `moment` is returned unchanged: a step then counts as 1 ps, as in
+    /// MDAnalysis.
     pub(super) fn time(&self, moment: f64) -> f64 {
         let step = |units: Units| units.usual_step() * units.time();
         possible_time(match (self.units, self.has_times) {
@@ -203,7 +204,7 @@ fn unless_bad<T>(found: Result<T, Fault>) -> Result<Option<T>, Fault> {
 /// Maximum number of bytes of the header of a frame that are examined.
 const HEAD_MAX: usize = 64 << 10;
 
-/// Lines of one frame during a scan, without blank lines.
+/// Header and number of lines of one frame, found by a scan. Blank lines are not counted.
 #[derive(Debug, Clone)]
 pub struct FrameLines {
     /// Header lines, up to the names of the columns.
@@ -226,7 +227,7 @@ enum State {
         missing: i64,
         n_columns: usize,
     },
-    /// Lines whose header is too long, or is invalid for a frame of this file.
+    /// Lines after a header that is too long or invalid.
     Other,
 }
 
@@ -408,7 +409,7 @@ impl Columns {
         }
     }
 
-    /// Return the columns to read from each line.
+    /// Return the columns that must be read from each line for the fields `wanted`.
     pub fn wanted(&self, wanted: Fields) -> WantedColumns {
         let chosen = [
             wanted.positions.then_some(self.positions),

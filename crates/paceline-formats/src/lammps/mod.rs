@@ -1,8 +1,8 @@
 //! Text dumps of atoms of LAMMPS (`dump atom`, `dump custom`).
 //!
 //! Each frame has a header (see `frame_head.rs`), and a line for each atom. The header states the
-//! columns of the lines (`layout_and_columns.rs`). Atoms have ids, and may be in any order in the
-//! file; the decoder returns them in the order of their ids. Positions are relative to the corner
+//! columns of the lines (`layout_and_columns.rs`). Atoms usually have ids, and may be in any order;
+//! the decoder returns them in the order of their ids. Positions are relative to the corner
 //! of the cell in the first frame, so that atoms at rest do not move when the cell changes. Numbers
 //! are converted if their unit style is known ([`Units`]; for example `units real` in LAMMPS's
 //! input).
@@ -42,7 +42,7 @@ pub struct LammpsDecoder {
     whole: [Run; 1],
     /// Bit mask of the atoms found in a frame.
     seen: Vec<u64>,
-    /// Id and offset of each atom of a frame, if ids have gaps.
+    /// Id and offset of each atom of a frame, if ids have gaps or vary from frame to frame.
     found: Vec<(u64, usize)>,
 }
 
@@ -142,8 +142,8 @@ impl LammpsDecoder {
         lines.end()
     }
 
-    /// Decode atoms whose ids have gaps, such as those of a dumped group. The ids must be those
-    /// that `digest` identifies. If `digest` is `None`, any ids are accepted.
+    /// Decode atoms whose ids have gaps, such as those of a group that was dumped, or vary. The ids
+    /// must be those that `digest` identifies. If `digest` is `None`, any ids are accepted.
     fn decode_by_rank(
         &mut self,
         lines: AtomLines<'_>,
@@ -211,7 +211,7 @@ struct FrameNumbers {
     corner: [f64; 3],
     /// Cell, if positions are fractional coordinates.
     scale: Option<[[f32; 3]; 3]>,
-    /// Factors of lengths, velocities and forces.
+    /// Factors that convert lengths, velocities and forces to paceline's units.
     factors: [f64; 3],
 }
 
@@ -305,7 +305,7 @@ impl FrameNumbers {
     }
 }
 
-/// Lines of atoms.
+/// Iterator over the lines of atoms in a frame.
 #[derive(Debug, Clone)]
 struct AtomLines<'a> {
     bytes: &'a [u8],
@@ -339,7 +339,7 @@ impl<'a> AtomLines<'a> {
         Ok((self.offset(line), line))
     }
 
-    /// Check that no line follows.
+    /// Check that no line follows the last atom.
     fn end(&mut self) -> Result<(), Fault> {
         match self.lines.next_if_any()? {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! LAMMPS dumps as a format of the registry. A scan finds their frames.
+//! Implementation of the format interface for LAMMPS dumps. A scan finds their frames.
 
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -103,7 +103,8 @@ impl Format for LammpsDump {
     }
 }
 
-/// Determine the unit style of a file, and a warning if it is uncertain.
+/// Determine the unit style of a file: that of the options, or else that of the file. Also return a
+/// warning if the style is unknown or reduced, or if the options contradict the file.
 ///
 /// # Errors
 /// [`Error::Unsupported`](crate::error::Error::Unsupported) if the options contain an unknown name.

@@ -32,8 +32,8 @@ impl Layout {
         Ok(found.map(|(layout, _)| layout))
     }
 
-    /// Parse the header, and return notes on variables that are ignored because they cannot be
-    /// read.
+    /// Parse the header as [`Layout::parse`] does. Also return notes on variables that are ignored
+    /// because they cannot be read.
     ///
     /// # Errors
     /// As [`Layout::parse`].

@@ -35,7 +35,8 @@ pub fn head(layout: &Layout, source: &dyn Source, n_frames: u64) -> Result<Vec<u
     Ok(head)
 }
 
-/// Traits of the header, and of the variables that are not in records.
+/// Return the traits of a file: version, dimensions, variables and attributes in its header, and
+/// the values of the variables that are not in records. There are none if frames are not records.
 ///
 /// # Errors
 /// As [`head`].

@@ -155,7 +155,7 @@ fn put<const N: usize>(bytes: &mut Vec<u8>, values: &[f32], code: impl Fn(f32) -
 
 // Header of an Amber trajectory. `header.rs` describes the format of headers.
 
-/// Numbers of the dimensions.
+/// Index of each dimension in the list of the header.
 const FRAME: u64 = 0;
 const ATOM: u64 = 1;
 const SPATIAL: u64 = 2;
@@ -259,7 +259,7 @@ impl Describe {
     }
 
     fn dimensions(&mut self) {
-        // Dimensions in the order of their numbers. Without a cell, the dimensions of the cell are
+        // Dimensions in the order of their indices. Without a cell, the dimensions of the cell are
         // unused.
         let dimensions = [
             ("frame", 0),

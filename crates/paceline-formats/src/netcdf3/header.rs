@@ -131,7 +131,7 @@ impl<'a> Header<'a> {
         Some(ends?.into_iter().fold(self.size, u64::max))
     }
 
-    /// Length of a dimension.
+    /// Return the length of the dimension of this name; 0 for the dimension of records.
     pub fn dimension(&self, name: &str) -> Option<u64> {
         let named = |dimension: &&Dimension<'_>| dimension.name == name.as_bytes();
         self.dimensions
@@ -305,9 +305,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Read the next `len` bytes.
+    ///
     /// # Errors
-    /// [`Fault::Short`] if the file contains these bytes, but the slice does not. The same holds
-    /// for the following methods.
+    /// [`Fault::Short`] if the file contains these bytes, but the slice does not. [`Fault::Bad`] if
+    /// the file ends before them, or if the header is longer than [`MAX_LEN`].
     fn bytes(&mut self, len: u64) -> Result<&'a [u8], Fault> {
         let end = (self.at as u64).saturating_add(len);
         if end > self.file_size {

@@ -51,7 +51,7 @@ impl TimesState {
 pub enum Arrangement {
     /// Consecutive records. The header states their number, or leaves it open.
     Records {
-        /// Number of frames in the header.
+        /// Number of frames according to the header; `None` if the header leaves it open.
         n_claimed: Option<u64>,
     },
     /// Each variable is an array over all frames. The file contains `n` complete frames, at least
@@ -59,7 +59,7 @@ pub enum Arrangement {
     Arrays {
         /// Number of complete frames.
         n: u64,
-        /// Number of frames in the header.
+        /// Number of frames according to the header.
         n_claimed: u64,
     },
 }
@@ -78,10 +78,10 @@ pub(super) enum Role {
 /// Variable that is read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Variable {
-    /// Offset of its data for the first frame, in the extent.
+    /// Offset of the variable's data for the first frame, from the beginning of the extent, bytes.
     pub at: u64,
-    /// Distance between its data of consecutive frames within the extent, bytes; 0 if frames are
-    /// records.
+    /// Distance between the variable's data of consecutive frames within the extent, bytes; 0 if
+    /// frames are records.
     pub step: u64,
     pub number: Number,
     /// Factor that converts its unit to paceline's unit.
@@ -179,7 +179,7 @@ impl Layout {
         self
     }
 
-    /// Return the number of the frame, since the format has no step numbers.
+    /// Return the frame number as the step number, since the format has no step numbers.
     pub fn step(&self, frame: u64) -> i64 {
         i64::try_from(frame).unwrap_or(i64::MAX)
     }
@@ -295,8 +295,8 @@ impl Role {
 }
 
 impl Variable {
-    /// Return true if `bytes` begin with NaN, or with the fill value of the library for numbers
-    /// that were never written.
+    /// Return true if `bytes` begin with NaN, or with the value by which the NetCDF library marks
+    /// numbers that were never written.
     pub(super) fn is_unwritten(self, bytes: &[u8]) -> bool {
         let scale = Scale::None;
         let value = Number {

@@ -39,7 +39,7 @@ fn frame(number: usize) -> String {
     text
 }
 
-/// Return a HISTORY with the records of DL_POLY.
+/// Return a HISTORY with records of 73 bytes, as DL_POLY writes it.
 fn history(n_frames: usize) -> String {
     head(n_frames) + &(0..n_frames).map(frame).collect::<String>()
 }
@@ -54,7 +54,7 @@ fn open(bytes: impl AsRef<[u8]>) -> Result<Index> {
     open_path(&Folder::new().write("HISTORY", bytes.as_ref()))
 }
 
-/// Return the first x of every frame, or the number of the first damaged frame.
+/// Return x of the first atom in every frame, or the number of the first damaged frame.
 fn first_numbers(index: &Index, bytes: &[u8]) -> std::result::Result<Vec<f32>, u64> {
     let Some(&layout) = index.layout().downcast::<crate::dlpoly::Layout>() else {
         panic!("another layout")
