@@ -227,7 +227,7 @@ fn cosine(degrees: f64) -> f64 {
     series(degrees, 0.0)
 }
 
-/// Return the sine of an angle from 0 to 180 degrees, as a result of [`cosine`].
+/// Return the sine of an angle from 0 to 180 degrees, computed with [`cosine`].
 fn sine(degrees: f64) -> f64 {
     cosine((90.0 - degrees).abs())
 }

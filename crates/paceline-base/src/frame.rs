@@ -5,11 +5,11 @@ use crate::cell::{CellRow, UnitCell};
 /// Set of per-atom fields, such as those that a frame contains or that a caller wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fields {
-    /// Positions, Å.
+    /// True if the set contains positions (Å).
     pub positions: bool,
-    /// Velocities, Å/ps.
+    /// True if the set contains velocities (Å/ps).
     pub velocities: bool,
-    /// Forces, kJ/(mol·Å).
+    /// True if the set contains forces (kJ/(mol·Å)).
     pub forces: bool,
 }
 

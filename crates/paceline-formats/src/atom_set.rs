@@ -89,7 +89,8 @@ impl Atoms {
         self.n_total
     }
 
-    /// Return the index after the last wanted atom. A packed format needs no bytes beyond it.
+    /// Return the index after the last wanted atom. Bytes of atoms from this index on need not be
+    /// read.
     pub fn end(&self) -> usize {
         self.runs.last().map_or(0, |&(first, n)| first + n)
     }

@@ -11,11 +11,11 @@ use crate::{CellRow, Encoder, FrameIn, Series, UnitCell};
 
 /// Maximum size of the buffer that a thread reuses for its next block, bytes.
 ///
-/// A block is written with one call. The system serialises the calls that write to a file, so that
-/// threads that write pieces of a block wait for each other. With one call per block, one thread
-/// decodes while another writes. Two threads then wrote new frames to memory in 25 µs per frame
-/// instead of 31, and to ext4 in 17 instead of 23. The memory is reused, because allocating it for
-/// each block would take as long as writing.
+/// A block is written with one call. The operating system serialises the calls that write to one
+/// file, so that threads that write pieces of a block wait for each other. With one call per block,
+/// one thread decodes while another writes. Two threads then wrote new frames to memory in 25 µs
+/// per frame instead of 31, and to ext4 in 17 instead of 23. The buffer is reused, because the
+/// allocation of one for each block takes as long as writing.
 const KEPT: usize = 64 << 20;
 
 thread_local! {

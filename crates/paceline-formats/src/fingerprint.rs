@@ -198,9 +198,9 @@ fn places(size: u64) -> Vec<Range<u64>> {
     (0..u128::from(N_SAMPLES)).map(place).collect()
 }
 
-/// Return true if `source` has `size` bytes, and four of its samples have the hashes in `digests`:
-/// the first, the last and two between them. Not all samples are compared, because each needs one
-/// request to the object store.
+/// Return true if `source` has `size` bytes, and some of its samples, which are compared, have the
+/// hashes in `digests`: the first, the last and, in a large file, two between them. Not all samples
+/// are compared, because each needs one request to the object store.
 ///
 /// # Errors
 /// Errors of the source.

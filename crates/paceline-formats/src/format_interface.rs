@@ -102,7 +102,8 @@ pub struct Abilities {
     pub appends: bool,
     /// True if files are text.
     pub is_text: bool,
-    /// True if times are step numbers, so that the user must supply the time step.
+    /// True if files may contain step numbers instead of times. If the user supplies `dt`, it is
+    /// then the time between steps, and not between frames.
     pub times_are_steps: bool,
     /// True if numbers may have several unit styles, and some files do not state the style: see
     /// [`OpenOptions::units`].
@@ -205,7 +206,8 @@ pub trait FileLayout: Debug + Send + Sync {
         None
     }
 
-    /// Return the frame number of the first frame, for files in which frame numbers replace times.
+    /// Return the number from which frames are counted if times are computed from frame numbers:
+    /// the time of the first frame, divided by the time between frames.
     fn first(&self) -> f64 {
         0.0
     }

@@ -12,7 +12,7 @@ const TENS: [f64; 23] = [
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
-/// Powers 10ⁿ, with n from 0 to 8 digits.
+/// Powers 10ⁿ for n from 0 to 8.
 const POWERS: [u64; 9] = [
     1,
     10,

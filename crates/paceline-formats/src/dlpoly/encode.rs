@@ -24,10 +24,10 @@ use crate::fortran_numbers::{e16_7, f, g20_10, i};
 #[cfg(test)]
 mod tests;
 
-/// Bytes of a record.
+/// Size of a record including the line feed, bytes.
 pub const RECORD: usize = 73;
 
-/// Characters of a record, before the line feed.
+/// Number of characters of a record before the line feed.
 const LINE: usize = RECORD - 1;
 
 /// Factor from kJ/(mol·Å) to DL_POLY's unit of force, Da·Å/ps², which is 0.01 kJ/(mol·Å).
@@ -76,7 +76,7 @@ pub fn imcon(cell: Option<&Cell>) -> Result<i64, String> {
 
 // Records of one atom.
 
-/// Size of an atom, bytes.
+/// Size of the records of one atom, bytes.
 pub fn atom_size(level: usize) -> usize {
     (2 + level) * RECORD
 }

@@ -351,7 +351,7 @@ impl Layout {
         1 + n_vectors(self.level)
     }
 
-    /// Size of an atom in a frame, bytes.
+    /// Size of the lines of one atom, bytes.
     pub(super) fn atom_size(&self, widths: Widths) -> u64 {
         u64::from(widths.name) + n_vectors(self.level) * u64::from(widths.vector)
     }

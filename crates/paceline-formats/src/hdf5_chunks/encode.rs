@@ -143,7 +143,7 @@ pub struct ChunkBuffers {
 }
 
 impl ChunkBuffers {
-    /// Free memory that exceeds the likely need of the next block.
+    /// Clear the buffers, and free the memory of each buffer beyond [`KEPT`].
     pub fn tidy(&mut self) {
         for buffer in [&mut self.plain, &mut self.shuffled, &mut self.packed] {
             buffer.clear();

@@ -303,7 +303,7 @@ fn fold(mut sum: u64) -> u64 {
 /// Remove the checksum from the end of some bytes, and verify it.
 ///
 /// # Errors
-/// Both checksums as text, for the message.
+/// Expected and found content as text, for the message: two checksums, or too few bytes.
 fn strip_checksum(bytes: &[u8]) -> Result<&[u8], (String, String)> {
     let Some((data, stored)) = bytes.split_last_chunk() else {
         return Err((

@@ -9,9 +9,9 @@
 /// Maximum number of literal bytes after one control byte, and maximum length of a reference.
 const LITERAL: usize = 32;
 const REFERENCE: usize = 264;
-/// Maximum distance of a reference.
+/// Maximum number of bytes by which a reference points back.
 const BACK: usize = 1 << 13;
-/// Bits of a hash of three bytes.
+/// Number of bits of the hash of three bytes.
 const BITS: u32 = 14;
 
 /// Maximum number of decompressed bytes per compressed byte.

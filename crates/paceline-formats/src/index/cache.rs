@@ -65,8 +65,8 @@ pub struct Listing {
     pub damaged: Vec<u64>,
     /// Number of atoms of each frame, if it varies; else empty.
     pub atom_counts: Vec<u32>,
-    /// Size that the truncated last frame states in its header; `None` if no frame is truncated, or
-    /// if the header of the truncated frame is incomplete.
+    /// Size that the truncated last frame states in its header. `None` if no frame is truncated, if
+    /// the header of the truncated frame is incomplete, or in text formats.
     pub cut: Option<u64>,
 }
 

@@ -395,8 +395,8 @@ pub struct Scan {
     pub damaged: Vec<u64>,
     /// End of the last entry. It is below the size of the file if a truncated frame follows.
     pub end: u64,
-    /// Size that the truncated frame states in its header; `None` if no frame is truncated, or if
-    /// the header of the truncated frame is incomplete.
+    /// Size that the truncated frame states in its header. `None` if no frame is truncated, if the
+    /// header of the truncated frame is incomplete, or in text formats.
     pub cut: Option<u64>,
 }
 

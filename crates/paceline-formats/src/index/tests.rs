@@ -35,7 +35,7 @@ impl Random {
         (0..n).map(|_| (self.next() >> 32) as u8).collect()
     }
 
-    /// Damage `bytes`: write zeros or noise, or insert or delete bytes.
+    /// Damage `bytes`: overwrite some with zeros or random bytes, or insert or delete some.
     fn damage(&mut self, bytes: &mut Vec<u8>) {
         let at = self.below(bytes.len());
         let end = (at + 1 + self.below(120)).min(bytes.len());

@@ -7,8 +7,8 @@ use super::layout::{self, Arrangement, Layout, Role, TimesState};
 use super::units;
 use crate::error::Fault;
 
-/// Return the name of a variable, and its unit in Amber. This unit is assumed if the file does not
-/// state the unit of the variable.
+/// Return the name and the unit that a variable with this role has in Amber files. The unit is
+/// assumed if the file does not state one for the variable.
 pub(super) fn convention(role: Role) -> (&'static str, &'static str) {
     match role {
         Role::Positions => ("coordinates", "angstrom"),
@@ -49,7 +49,7 @@ impl Layout {
 /// Variable of each [`Role`].
 type Variables<'h> = [Option<&'h Variable<'h>>; Role::ALL.len()];
 
-/// Header, interpreted by Amber's conventions.
+/// Interpretation of a header by Amber's conventions.
 struct HeaderReading<'h> {
     header: &'h Header<'h>,
     n_atoms: u64,
@@ -247,8 +247,8 @@ impl<'h> HeaderReading<'h> {
         names.join(", ")
     }
 
-    /// Return the location of the frames. Frames are records if the variable `first` is in records;
-    /// otherwise they are parts of arrays.
+    /// Return the location of the frames in the file. Frames are records if the variable `first` is
+    /// in records; otherwise they are parts of arrays, which contain one variable for all frames.
     fn place(
         &self,
         first: &Variable<'_>,

@@ -35,7 +35,7 @@ pub fn head(layout: &Layout, source: &dyn Source, n_frames: u64) -> Result<Vec<u
     Ok(head)
 }
 
-/// Return the traits of a file: version, dimensions, variables and attributes in its header, and
+/// Return the traits of a file: version, dimensions, state of the times, variables, attributes, and
 /// the values of the variables that are not in records. There are none if frames are not records.
 ///
 /// # Errors
@@ -106,7 +106,8 @@ fn before_records(layout: &Layout, source: &dyn Source) -> Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Type, dimensions, offset and attributes of a variable, and its value if it is not in records.
+/// Describe a variable: its type, its dimensions, its attributes, and its offset in a record. If it
+/// is not in records, its value replaces the offset.
 fn describe_variable(
     header: &Header<'_>,
     variable: &Variable<'_>,

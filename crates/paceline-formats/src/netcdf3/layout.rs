@@ -75,7 +75,7 @@ pub(super) enum Role {
     Angles,
 }
 
-/// Variable that is read.
+/// Location and encoding of a variable that is read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Variable {
     /// Offset of the variable's data for the first frame, from the beginning of the extent, bytes.
@@ -84,7 +84,7 @@ pub(super) struct Variable {
     /// frames are records.
     pub step: u64,
     pub number: Number,
-    /// Factor that converts its unit to paceline's unit.
+    /// Factor that converts the variable's unit to paceline's unit.
     pub factor: f64,
 }
 
@@ -128,8 +128,8 @@ impl Layout {
         self.variables[role as usize]
     }
 
-    /// Return the offset of the time of the first frame in the file, its size, and the distance to
-    /// the next time; `None` if the file contains no times.
+    /// Return the offset of the first frame's time in the file, the size of a time, and the number
+    /// of bytes from one time to the next; `None` if the file contains no times.
     pub fn times_at(&self) -> Option<(u64, u64, u64)> {
         let time = self.variable(Role::Time)?;
         let step = match self.frames {
@@ -284,7 +284,7 @@ impl Role {
         matches!(self, Role::Positions | Role::Velocities | Role::Forces)
     }
 
-    /// Number of values of a frame.
+    /// Number of values of the variable in each frame.
     pub fn n_numbers(self, n_atoms: u64) -> u64 {
         match self {
             Role::Time => 1,

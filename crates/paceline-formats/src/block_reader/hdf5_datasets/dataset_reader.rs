@@ -20,7 +20,7 @@ pub(super) struct DatasetReader {
 }
 
 impl DatasetReader {
-    /// Create a reader for some atoms of a dataset, with a number of values per atom.
+    /// Create a reader for some atoms of a dataset that has `per_atom` values for each atom.
     ///
     /// # Errors
     /// [`crate::error::Error::Unsupported`] if the dataset is impossible.
@@ -250,11 +250,12 @@ pub const BEGINNING_SPARE: u64 = 512;
 /// Data about the chunks of a dataset, from previous reads.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Number, along the first axis, of the chunks in `chunks`.
+    /// Index along the first axis of the chunks in `chunks`.
     chunk_number: u64,
     chunks: Vec<Kept>,
-    /// Result for the chunk of which last only the beginning was decoded: used fraction of its
-    /// compressed bytes, divided by the decoded fraction of its numbers. 0 if there is no result.
+    /// Measured on the last chunk of which only the beginning was decoded: the used fraction of its
+    /// compressed bytes, divided by the decoded fraction of its numbers. 0 before the first such
+    /// chunk.
     ratio: f64,
 }
 

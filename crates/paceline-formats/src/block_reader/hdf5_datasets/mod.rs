@@ -29,8 +29,8 @@ pub use self::dataset_reader::{BEGINNING_SHARE, BEGINNING_SPARE, KEPT_BYTES};
 const BATCH: usize = 512 * 1024;
 
 /// Total size of the frames that are decoded together if decoded chunks are too large to be stored,
-/// bytes. Every batch decodes such chunks again, so a batch is as large as the largest block in
-/// memory.
+/// bytes. Every batch decodes such chunks again, so a batch is as large as paceline's largest block
+/// (`LARGEST_BLOCK_BYTES` in `contract/plan.py`).
 const LARGE_BATCH: usize = 256 * 1024 * 1024;
 
 /// Reader of positions, velocities and forces in the datasets of one HDF5 file, for one worker.
@@ -411,10 +411,10 @@ impl ReadRequest<'_> {
 pub struct Slice<'a> {
     /// Row of each frame in the dataset; −1 for a frame without a row.
     pub rows: &'a [i64],
-    /// Numbers, along the first axis, of the chunks that contain these rows: distinct and
-    /// increasing. Empty for a contiguous dataset.
+    /// Indices along the first axis of the chunks that contain these rows: distinct and increasing.
+    /// Empty for a contiguous dataset.
     pub chunk_numbers: &'a [u64],
-    /// Offsets of these chunks in the file, bytes. Chunks with the same number follow each other.
+    /// Offsets of these chunks in the file, bytes. Chunks with the same index follow each other.
     pub offsets: &'a [u64],
     /// Sizes of these chunks, bytes; 0 for a chunk that was never written.
     pub sizes: &'a [u64],

@@ -128,7 +128,7 @@ pub(super) struct Flaw {
     pub found: String,
 }
 
-/// Unreadable rows of a block.
+/// Collector of the unreadable rows of a block, and of their errors.
 pub(super) struct SkippedFrames<'a> {
     pub path: PathBuf,
     /// Numbers of the frames of the block.

@@ -56,8 +56,9 @@ impl Source for File {
     }
 }
 
-/// Decoder that requests `runs` of each frame, and then its first `needs` bytes. With `learns`,
-/// after the first frame, the first run of each frame has `needs` + [`MARGIN`] bytes.
+/// Decoder that requests `runs` of each frame, and then its first `needs` bytes. It refuses the
+/// frame `refuses`. If `learns` is true, the first run of each frame after the first decoded frame
+/// has `needs` + [`MARGIN`] bytes.
 pub struct Picky {
     pub runs: Vec<Run>,
     pub needs: usize,
