@@ -372,7 +372,8 @@ impl<S: Source> CachedSource<S> {
     }
 
     /// Remove the least recently used files until `needed` more bytes are within the limit. Return
-    /// false if that is impossible, because files used later than `since` are not removed.
+    /// false if that is impossible, because files used later than `since` are not removed. If
+    /// `file`, the cache file of this source, was removed, no further blocks are stored.
     fn make_room(&self, file: &File, needed: u64) -> io::Result<bool> {
         let metadata = file.metadata()?;
         if os_calls::is_removed(&metadata) {

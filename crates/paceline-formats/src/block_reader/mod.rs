@@ -16,8 +16,8 @@ use crate::error::{Error, Fault, Result};
 use crate::source::{Access, GAP, Source};
 use crate::{CELL_WIDTH, CellRow, Decoder, Fields, FrameOut, Layout};
 
-/// Maximum size of one read of consecutive frames, bytes. If the file is in memory, sizes from 64
-/// KiB to 4 MiB are equally fast. Remote file systems need large reads.
+/// Maximum size of one read that covers several frames, bytes. If the file is in memory, sizes from
+/// 64 KiB to 4 MiB are equally fast. Remote file systems need large reads.
 const CHUNK: u64 = 1024 * 1024;
 
 /// Locations of the frames of a block: number, offset and size of each, in the wanted order.

@@ -35,8 +35,8 @@ pub struct Layout {
     pub(super) n_frames_claimed: i32,
 }
 
-/// Program that wrote a file, determined from its title. The program determines the unit of the
-/// step length.
+/// Program that wrote a file, determined from the title and the numbers of its header. The unit of
+/// the step length depends on the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writer {
     /// CHARMM, NAMD or a compatible program, with AKMA units.

@@ -31,8 +31,8 @@ pub struct FrameHead {
     pub time: f64,
     /// Three cell vectors, Å; `None` without a periodic boundary.
     pub cell: Option<[[f64; 3]; 3]>,
-    /// Fields of the atoms, determined from their lines, because keytrj and levcfg may be wrong
-    /// after restarts and edits.
+    /// Fields of the atoms, determined from the lines of the first atom, because keytrj and levcfg
+    /// may be wrong after restarts and edits.
     pub fields: Fields,
     /// Number of bytes of the frame before its first atom.
     pub len: usize,

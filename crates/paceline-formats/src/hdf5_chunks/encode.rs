@@ -143,7 +143,7 @@ pub struct ChunkBuffers {
 }
 
 impl ChunkBuffers {
-    /// Clear the buffers, and free the memory of each buffer beyond [`KEPT`].
+    /// Clear the buffers, and free the memory of each buffer beyond `KEPT` bytes.
     pub fn tidy(&mut self) {
         for buffer in [&mut self.plain, &mut self.shuffled, &mut self.packed] {
             buffer.clear();
