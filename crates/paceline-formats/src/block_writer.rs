@@ -71,7 +71,7 @@ impl Block<'_> {
         }
     }
 
-    /// Encode all frames.
+    /// Encode all frames of the block, and return the bytes.
     ///
     /// # Errors
     /// [`Failure::Frame`] if the format cannot represent a frame.

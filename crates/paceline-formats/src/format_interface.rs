@@ -329,7 +329,7 @@ impl<'a> EncoderSettings<'a> {
     }
 }
 
-/// Formats that can be opened and written.
+/// Registry of formats. It finds a format by its name, or by the first bytes of a file.
 #[derive(Debug)]
 pub struct Registry {
     formats: &'static [&'static dyn Format],
@@ -515,7 +515,7 @@ pub enum Origin {
 /// File whose frames have been found.
 #[derive(Debug)]
 pub struct Opened {
-    /// Encoding of the frames.
+    /// Layout of the frames, which determines how they are decoded.
     pub layout: Layout,
     /// Offsets and sizes of the frames.
     pub frames: Frames,
@@ -536,7 +536,8 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Describe a file whose frame offsets are computed.
+    /// Create the result for a file whose frame offsets are computed: `found` contains its layout,
+    /// its frames and the warnings.
     ///
     /// # Errors
     /// Errors of the source.
@@ -561,7 +562,7 @@ impl Opened {
     }
 }
 
-/// Times of the frames of a file.
+/// Times and step numbers of the frames of a file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Times {
     /// Times, ps; NaN if unknown in a damaged frame.

@@ -581,8 +581,8 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Create the rows. The buffers of `scratch` are moved into the rows, and
-    /// [`Rows::into_scratch`] returns them.
+    /// Create the rows of a block, which write to `out`. The buffers of `scratch` are moved into
+    /// the rows, and [`Rows::into_scratch`] returns them.
     ///
     /// # Errors
     /// [`Error::Argument`] if the arrays do not match `n` frames of `n_wanted` atoms.

@@ -229,7 +229,7 @@ pub struct Record {
 pub struct Records<'a> {
     walk: Walk<'a>,
     kind: Kind,
-    /// Index of the next atom.
+    /// Index of the next atom in the frame.
     place: usize,
 }
 

@@ -16,7 +16,7 @@ use crate::Fields;
 use crate::error::Fault;
 use crate::text_lines::{Lines, MAX_LINE, is_blank, quoted, vector};
 
-/// Header of a file.
+/// Content of a file's header, and the layout of the file's frames.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Head {
     /// Layout of the frames.

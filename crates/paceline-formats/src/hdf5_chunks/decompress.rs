@@ -9,7 +9,7 @@ use zstd_safe::DCtx;
 
 use super::lzf;
 
-/// Compression of chunks. Each method except LZF needs a feature of this crate.
+/// Compression method of chunks. Each method except LZF needs a feature of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Deflate,

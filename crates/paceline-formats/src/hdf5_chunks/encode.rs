@@ -28,7 +28,7 @@ const LZ4_CHUNK: usize = i32::MAX as usize;
 #[cfg(feature = "lz4")]
 const LZ4_BLOCK: usize = 1 << 30;
 
-/// Type of a stored number.
+/// Precision in which numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Float {
     /// Single precision, 4 bytes.

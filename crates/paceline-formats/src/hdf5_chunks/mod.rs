@@ -324,7 +324,7 @@ pub(crate) struct Column {
 pub(crate) struct Part {
     /// Offset in the chunk's row, bytes.
     pub start: usize,
-    /// Size, bytes.
+    /// Size of the part, bytes.
     pub len: usize,
     pub copies: Copies,
 }
@@ -575,7 +575,7 @@ fn scatter<const WIDTH: usize, T: Value>(
     }
 }
 
-/// Decode one number.
+/// Decode the number in `bytes`.
 pub(crate) fn decode_one<T: Value>(number: Number, units: Units, bytes: &[u8]) -> T {
     let mut value = [T::default()];
     let mut copies = Copies::new(1, 1, 1);

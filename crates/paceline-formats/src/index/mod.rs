@@ -194,7 +194,7 @@ impl Index {
         self.opened.layout.n_atoms()
     }
 
-    /// Encoding of the frames.
+    /// Layout of the frames, which determines how they are decoded.
     pub fn layout(&self) -> &Layout {
         &self.opened.layout
     }

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::format_list::STANDARD;
 use crate::source::{FileSource, MemorySource};
 
-/// Deterministic random numbers.
+/// Generator of deterministic random numbers.
 struct Random(u64);
 
 impl Random {

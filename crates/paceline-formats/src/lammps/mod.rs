@@ -396,7 +396,7 @@ const BOHR: f64 = 0.52917721092;
 /// 1 hartree in kJ/mol.
 const HARTREE: f64 = 27.21138505 * ELECTRONVOLT;
 
-/// Units of a style.
+/// Units and default time step of a unit style of LAMMPS.
 struct Style {
     name: &'static str,
     /// Factors that convert length to Å, velocity to Å/ps, and force to kJ/(mol·Å).
@@ -416,7 +416,7 @@ const fn style(name: &'static str, factors: [f64; 3], time: f64, step: f64) -> S
     }
 }
 
-/// All styles (LAMMPS's manual, "units command").
+/// All unit styles (LAMMPS's manual, "units command").
 ///
 /// Velocities of `electron` are in bohr/fs, because LAMMPS integrates them with its time in fs. The
 /// manual of LAMMPS states another unit of time, 1.03275 fs.
@@ -431,7 +431,7 @@ const STYLES: [Style; 8] = [
     style("nano", [10.0, 1e-2, 1e-12 * NEWTON], 1e3, 0.00045),
 ];
 
-/// Unit style.
+/// Unit style of LAMMPS: an index of `STYLES`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Units(u8);
 

@@ -174,7 +174,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Create a variable of the records.
+    /// Create the variable with this role, which has an entry in each record.
     pub fn of_frame(role: Role, n_atoms: u64) -> Entry {
         let (name, units) = convention(role);
         let (kind, width) = match role {
@@ -209,7 +209,7 @@ impl Entry {
     }
 }
 
-/// Builder of a header.
+/// Builder of the header of an Amber NetCDF file.
 struct Describe {
     bytes: Vec<u8>,
     /// True for CDF-5, in which counts have 64 bits.

@@ -25,7 +25,7 @@ pub(super) const CHAR: u32 = 2;
 pub(super) const FLOAT: u32 = 5;
 pub(super) const DOUBLE: u32 = 6;
 
-/// Header of a file.
+/// Content of the header of a NetCDF classic file.
 #[derive(Debug)]
 pub struct Header<'a> {
     /// Version of the format: 1, 2 or 5.

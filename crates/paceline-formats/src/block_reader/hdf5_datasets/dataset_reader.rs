@@ -247,7 +247,7 @@ pub const BEGINNING_SHARE: f64 = 0.6;
 /// Number of bytes that are read beyond the estimated compressed size of a chunk's beginning.
 pub const BEGINNING_SPARE: u64 = 512;
 
-/// Data about the chunks of a dataset, from previous reads.
+/// Decoded chunks of a dataset, and a ratio that was measured on them, from previous reads.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Index along the first axis of the chunks in `chunks`.

@@ -353,7 +353,7 @@ impl ChunkReader {
     }
 }
 
-// Arguments of the reader.
+// Arguments of `ChunkReader`.
 
 /// Dataset, and the conversion of its numbers to paceline's units.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,7 +10,7 @@ pub struct File {
     pub wide_markers: bool,
     pub x_plor: bool,
     pub cell: Option<[f64; 6]>,
-    /// Version of CHARMM.
+    /// CHARMM version in the header, which is 0 if `x_plor` is true.
     pub version: i32,
     pub four_dims: bool,
     /// True if every third atom is fixed.
