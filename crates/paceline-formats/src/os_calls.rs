@@ -38,7 +38,7 @@ mod unix {
         options.read(true).custom_flags(libc::O_NONBLOCK).open(path)
     }
 
-    /// Open a file for writing, unless the path is a link.
+    /// Open a file for writing, unless the path is a symbolic link.
     pub fn open_unless_link(path: &Path) -> io::Result<File> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         OpenOptions::new()
@@ -132,7 +132,7 @@ mod unix {
         metadata.nlink() == 0
     }
 
-    /// Number of the user of this process, as a text for file names.
+    /// ID of the user of this process, as a text for file names.
     pub fn user() -> String {
         user_id().to_string()
     }
@@ -194,13 +194,13 @@ mod unix {
         }
     }
 
-    /// Do nothing: space is found when bytes are written.
+    /// Do nothing, because this system allocates space when bytes are written.
     #[cfg(not(target_os = "linux"))]
     pub fn reserve(_file: &File, _offset: u64, _size: usize) -> io::Result<()> {
         Ok(())
     }
 
-    /// Full name of the user of this process. If the system has none, the login name, or "unknown".
+    /// Full name of the user of this process. If it is unknown, the login name, or "unknown".
     pub fn user_name() -> String {
         let names = ["LOGNAME", "USER", "LNAME", "USERNAME"];
         let login = names
@@ -258,7 +258,7 @@ mod unix {
             return Ok(());
         }
         match io::Error::last_os_error() {
-            // The descriptor is closed in this case, too.
+            // The descriptor is closed even if the call was interrupted.
             error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             error => Err(error),
         }
@@ -354,12 +354,13 @@ mod windows {
 
     pub fn will_need(_file: &File, _offset: u64, _len: u64) {}
 
-    /// True if two files have the same creation time: stable Rust cannot identify a file here.
+    /// True if two files have the same creation time, because stable Rust cannot identify a file
+    /// here.
     pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
         one.creation_time() == other.creation_time()
     }
 
-    /// Size of a file, bytes.
+    /// Size of the content of a file, bytes. On Windows, holes are counted.
     pub fn allocated(metadata: &Metadata) -> u64 {
         metadata.len()
     }
@@ -374,12 +375,12 @@ mod windows {
         name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_")
     }
 
-    /// Return true: stable Rust cannot find the owner of a file here.
+    /// Return true, because stable Rust cannot find the owner of a file here.
     pub fn is_own(_metadata: &Metadata) -> bool {
         true
     }
 
-    /// Return the largest number: stable Rust cannot find the free space of a disk here.
+    /// Return the largest number, because stable Rust cannot find the free space of a disk here.
     pub fn available(_folder: &Path) -> io::Result<u64> {
         Ok(u64::MAX)
     }

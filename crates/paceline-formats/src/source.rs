@@ -297,8 +297,8 @@ impl Source for FileSource {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        // `read_exact_at` is not used, because it may make several system calls, and each of them
-        // is to be counted.
+        // `read_exact_at` is not used, because it may make several system calls, and this function
+        // counts each of them.
         let mut done = 0;
         while done < buffer.len() {
             self.calls.fetch_add(1, Ordering::Relaxed);

@@ -152,7 +152,8 @@ const BUFFER: usize = 1 << 20;
 pub trait LineFrame: Sized {
     type Layout;
 
-    /// Maximum length of a line whose content is examined, bytes.
+    /// Maximum length of a line that is always passed with its content, bytes. The content of a
+    /// longer line may be omitted.
     const MAX_LINE: usize;
 
     /// Return true if this line begins a new frame after the frame `last`.
@@ -267,8 +268,8 @@ pub fn scan_lines<F: LineFrame>(
 }
 
 /// Call a function with the offset and the content of every nonblank line in a range. If a line has
-/// more than `max` bytes, its content is omitted. For a last line without a line feed, the function
-/// is not called, and the offset of the line is returned.
+/// more than `max` bytes, its content may be omitted. For a last line without a line feed, the
+/// function is not called, and the offset of the line is returned.
 ///
 /// # Errors
 /// Errors of `watch` and of the source.
@@ -280,8 +281,8 @@ pub fn each_line(
     mut meet: impl FnMut(u64, &[u8]),
 ) -> Result<Option<u64>> {
     let mut buffer = vec![0; BUFFER];
-    // Line that continues beyond the buffer: its offset, and the number of its bytes at the front
-    // of the buffer.
+    // Line that continues beyond the buffer: its offset, the number of its bytes at the front of
+    // the buffer, and whether its content is omitted.
     let (mut line_at, mut held, mut too_long) = (range.start, 0, false);
     let mut at = range.start;
     let mut announcer = Announcer::of(source);
@@ -315,7 +316,7 @@ pub fn each_line(
     Ok(unfinished.then_some(line_at))
 }
 
-/// Frames found so far.
+/// Frames that a scan has found so far.
 struct LineFrames<'a, F: LineFrame> {
     layout: &'a F::Layout,
     scan: Scan,

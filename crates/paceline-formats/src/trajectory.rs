@@ -42,7 +42,7 @@ impl Trajectory {
         Trajectory::open_with(path, &OpenOptions::new(&STANDARD))
     }
 
-    /// Open a file with options.
+    /// Open a file with options, such as the formats that are recognised.
     ///
     /// # Errors
     /// Errors of [`index::open`].

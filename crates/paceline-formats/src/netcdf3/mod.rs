@@ -59,7 +59,7 @@ pub struct NetcdfDecoder {
     plan: Plan,
     wanted: Fields,
     n_wanted: usize,
-    /// Runs of the plan, shifted to the requested frame.
+    /// Byte ranges of the plan, shifted to the requested frame.
     runs: Vec<Run>,
 }
 
@@ -78,7 +78,7 @@ impl NetcdfDecoder {
         }
     }
 
-    /// Return true if `size` bytes are possible as the extent of frame number `frame`.
+    /// Return true if frame number `frame` can exist, and has `size` bytes.
     fn has_frame(&self, frame: u64, size: u64) -> bool {
         let in_file = match self.layout.arrangement() {
             Arrangement::Records { .. } => true,
@@ -135,7 +135,8 @@ impl NetcdfDecoder {
         Ok((time, dimensions))
     }
 
-    /// Decode the lengths or the angles of a cell into `values`. Refuse impossible ones.
+    /// Decode the lengths or the angles of a cell into `values`. Replace numbers that were never
+    /// written by zeros, and refuse impossible ones.
     fn cell_part(
         &self,
         frame: u64,
@@ -164,13 +165,14 @@ impl NetcdfDecoder {
         Err(Fault::bad(self.byte_of(role, frame), expected, found))
     }
 
-    /// Return true if the time is the fill value of the library.
+    /// Return true if the time is the fill value of the NetCDF library: it was never written.
     fn is_unwritten(&self, bytes: &[u8]) -> bool {
         let time = self.plan.part_of(Role::Time);
         time.is_some_and(|time| time.first(bytes) as f32 == FILL)
     }
 
-    /// Return the offset of a variable's data for a frame in the extent, bytes.
+    /// Return the offset, in the extent of a frame, of this frame's numbers of a variable, bytes.
+    /// Return 0 if the file lacks the variable.
     fn byte_of(&self, role: Role, frame: u64) -> usize {
         let variable = self.layout.variable(role);
         variable.map_or(0, |variable| variable.at + frame * variable.step) as usize
@@ -243,7 +245,7 @@ struct Part {
     pieces: Vec<Piece>,
 }
 
-/// Contiguous numbers.
+/// Wanted numbers of a variable that are contiguous in the file.
 #[derive(Debug)]
 struct Piece {
     /// Offset in the concatenated runs.
@@ -266,7 +268,7 @@ impl Plan {
             .filter(is_wanted)
             .filter_map(|role| Some((role, layout.variable(role)?)))
             .collect();
-        // Runs must ascend.
+        // `ReadRanges` expects ranges in ascending order.
         variables.sort_by_key(|(_, variable)| variable.at);
         let mut reading = ReadRanges::new(GAP);
         let mut steps = Vec::new();
@@ -293,7 +295,7 @@ impl Plan {
 }
 
 impl Part {
-    /// Plan the wanted data of a variable.
+    /// Create the part of the plan for a variable, and add its byte ranges to `reading`.
     fn new(role: Role, variable: Variable, atoms: &Atoms, reading: &mut ReadRanges) -> Part {
         let number = variable.number;
         let runs: Vec<(usize, usize)> = if role.is_of_atoms() {

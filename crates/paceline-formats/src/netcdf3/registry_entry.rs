@@ -21,7 +21,7 @@ use crate::{Decoder, Encoder, Fields};
 #[derive(Debug)]
 pub struct Netcdf3;
 
-/// Name of the variant that is always CDF-5.
+/// Name of the format if files are always written as CDF-5.
 const CDF5: &str = "CDF-5";
 
 impl Format for Netcdf3 {
@@ -297,7 +297,7 @@ const EDGE_FACTOR: f32 = 1.25;
 /// Maximum difference between angles of a cell and those of the cell of the first frame, degrees.
 const ANGLE_CHANGE: f32 = 2.0;
 
-/// Maximum relative change of the time between frames, in addition to rounding errors.
+/// Maximum relative deviation of a time step from the first one, in addition to rounding errors.
 const DT_CHANGE: f64 = 0.01;
 /// Maximum deviation of a time from equal time steps, relative to the time since the first frame,
 /// in addition to rounding errors.
@@ -334,7 +334,7 @@ fn alignment(source: &dyn Source, layout: &Layout, size: u64, n: u64) -> Result<
         let cut_too = numbers.sign(n, 0)? == Sign::Right;
         return Ok(Alignment::Kept { cut_too });
     }
-    // After lost or inserted bytes, a whole number of frames follows up to the end of the file.
+    // If bytes were lost or inserted, a whole number of frames follows, up to the end of the file.
     let behind = (size - layout.start()) % layout.frame_size();
     let moved = behind > 0 && numbers.sign(n - 1, behind)? == Sign::Right;
     if !moved && sign == Sign::Unclear {

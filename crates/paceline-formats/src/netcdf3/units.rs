@@ -1,9 +1,9 @@
 //! Units of the variables in Amber's files, and factors that convert numbers to paceline's units.
 //!
 //! A unit is a product of powers in the notation of UDUNITS: `kilocalorie/mole/angstrom`,
-//! `nm ps-1`, `kJ.mol^-1.nm^-1`. The case of names is ignored, and they may have an SI prefix and
-//! be plural. The case of symbols matters, but a symbol that is unknown as written is also looked
-//! up in lower case.
+//! `nm ps-1`, `kJ.mol^-1.nm^-1`. Names such as `nanometers` may be in upper or lower case, have an
+//! SI prefix and be plural. The case of symbols such as `nm` matters, but a symbol that is unknown
+//! as written is also looked up in lower case.
 
 /// Powers of length, time, energy, amount of substance, and angle.
 type Powers = [i32; 5];
@@ -29,7 +29,8 @@ const fn size(number: f64, tens: i32) -> Size {
 const AVOGADRO: Size = size(6.022_141_29, 23);
 const NEWTON: Powers = [-1, 0, 1, 0, 0];
 
-/// Units: their symbols, which may have a prefix of one letter, and their names, in lowercase.
+/// For each unit: symbols, which may have a prefix of one letter; names, in lowercase; the size;
+/// and the powers.
 const UNITS: [(&[&str], &[&str], Size, Powers); 15] = [
     (&["m"], &["meter", "metre"], size(1.0, 10), LENGTH),
     (&["s"], &["second", "sec"], size(1.0, 12), TIME),
@@ -159,7 +160,8 @@ fn is_letter(c: char) -> bool {
     c.is_alphabetic() || c == '°'
 }
 
-/// Parse the power after a unit; return the power and the rest. Without a number, the power is 1.
+/// Parse the power after a unit; return the power and the rest. If no power follows, return 1.
+/// `None` if the power is invalid.
 fn power(text: &str) -> Option<(i32, &str)> {
     let marked = text.strip_prefix("**").or_else(|| text.strip_prefix('^'));
     let digits = marked.unwrap_or(text);
@@ -184,7 +186,7 @@ fn multiply(product: &mut (Size, Powers), one: Size, powers: Powers, power: i32)
     Some(())
 }
 
-/// Return the unit with a symbol or a name, with or without a prefix.
+/// Return size and powers of the unit with this symbol or name, with or without a prefix.
 fn resolve(word: &str) -> Option<(Size, Powers)> {
     let lower = word.to_lowercase();
     let singular = lower.strip_suffix('s').unwrap_or(&lower);

@@ -9,7 +9,7 @@
 //!      64  atoms            i32
 //!      68  step             i32
 //!      72  energies         i32
-//!      76  time, lambda     2 reals, ps and 1
+//!      76  time, lambda     2 reals, time in ps, lambda without a unit
 //!   84/92  the blocks       in this order: box 9 reals, nm, one vector after the other;
 //!                           x, v and f 3 reals an atom, nm, nm/ps, kJ/(mol·nm)
 //! ```
@@ -425,7 +425,8 @@ fn check_version(xdr: &mut Xdr<'_>) -> Result<(), Fault> {
 }
 
 impl Contents {
-    /// Derive the content from the sizes of the blocks, which alone determine the size of a number.
+    /// Derive the content from the number of atoms and the sizes of the blocks. They also determine
+    /// the size of a number, which the header does not state.
     fn new(sizes: &[u64; BLOCKS.len()], n_atoms: u64) -> Result<Contents, Fault> {
         let [x, v, f] = FIELDS;
         let numbers = [
@@ -564,7 +565,7 @@ fn put_field(values: &[f32], unit: f32, bytes: &mut Vec<u8>) -> bool {
     sound
 }
 
-/// Return a message with the atom whose number cannot be written.
+/// Return the message that names the first atom whose number cannot be written.
 fn invalid_value_reason(values: &[f32], field: usize) -> String {
     let unsound = |&value: &f32| !(value * TO_FILE[field]).is_finite();
     let at = values.iter().position(unsound).unwrap_or(0);

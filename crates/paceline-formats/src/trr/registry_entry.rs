@@ -107,7 +107,7 @@ impl Framed for Trr {
     }
 }
 
-/// Encoding of a TRR file's frames.
+/// Layout of the frames of a TRR file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrrLayout {
     /// Number of atoms in a frame.

@@ -5,9 +5,9 @@
 //! stored.
 //!
 //! ```text
-//! position   three integers from the header's minimum on: one number of mixed radix, or three
-//!            fields where a range needs more than 24 bits
-//! flag       1 bit   0: run as long as the one before, small index stays
+//! position   three integers relative to the header's minimum: one number of mixed radix, or three
+//!            fields if a range needs more than 24 bits
+//! flag       1 bit   0: same length of the run as in the previous group, same small index
 //! run        5 bits  only after flag 1: 3 × atoms in the run + change of the small index + 1
 //! distances  small index bits for each atom of the run: a number of mixed radix
 //! ```
@@ -44,8 +44,8 @@ pub(super) const RUN_MAX: usize = 10;
 /// Largest range of a coordinate for which x, y and z are combined into one number.
 pub(super) const PRODUCT_SIZE_MAX: u32 = 0xff_ffff;
 
-/// Minimum precision, integers per nm. With a lower precision, a 32-bit integer could exceed the
-/// range of a float in Å.
+/// Minimum precision, integers per nm. Below 6.4e-29, a position of a 32-bit integer could exceed
+/// the range of a 32-bit float in Å.
 pub(super) const PRECISION_MIN: f32 = 1e-27;
 
 /// Parameters of the packed positions of a frame.
@@ -55,7 +55,7 @@ pub(super) struct Packed {
     /// Precision, integers per nm.
     pub(super) precision: f32,
     pub(super) minimum: [i32; 3],
-    /// Number of values along x, y and z.
+    /// Number of possible integers along x, y and z.
     pub(super) sizes: [u32; 3],
     pub(super) small: usize,
     /// Offset of the first packed byte in the frame.
@@ -174,8 +174,8 @@ impl Packed {
         Ok(groups.reach())
     }
 
-    /// Estimate the number of bytes needed to decode the last wanted atom, if the bytes end at
-    /// `place`.
+    /// If the bytes end at `place`, estimate the number of bytes needed to decode the last wanted
+    /// atom. Return any other fault unchanged.
     fn reach_further(&self, fault: Fault, place: &GroupStart, wanted: &Wanted) -> Fault {
         match fault {
             Fault::Short { needed } => {
@@ -359,7 +359,7 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    /// Write a position, Å.
+    /// Convert a position, relative to the minimum, to Å, and write it to `out`.
     fn put(&self, position: [i64; 3], out: &mut [f32]) {
         let minimum = self.packed.minimum.map(i64::from);
         for (out, (value, minimum)) in out.iter_mut().zip(position.iter().zip(minimum)) {

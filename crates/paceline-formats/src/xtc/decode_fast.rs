@@ -32,7 +32,7 @@ const GROUP_FLOATS: usize = 3 * GROUP_MAX + 1;
 /// Number of atoms between two checks for errors.
 const LEG: usize = 256;
 
-/// Accumulated checks of the next `LEG` atoms: a lane becomes negative after any error.
+/// Accumulated checks of about `LEG` atoms: after any error, at least one lane is negative.
 #[derive(Clone, Copy)]
 struct Sound {
     positions: Four,
