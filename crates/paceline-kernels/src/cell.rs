@@ -8,11 +8,12 @@ use crate::superposition::Matrix3;
 /// cell, angles in single precision do not determine the volume.
 pub(crate) const FLAT: f64 = 1e-3;
 
-/// Offsets of neighbouring images. The offset 0 comes first, so that the image itself wins ties.
+/// Numbers of cell vectors to neighbouring images. 0 comes first, so that the image itself wins
+/// ties.
 const NEIGHBOURS: [f64; 3] = [0.0, -1.0, 1.0];
 
-/// Cell vectors a, b, c (Å) with a along x and b in the xy plane. They are rounded to single
-/// precision, as in MDAnalysis.
+/// Cell vectors a, b, c (Å) with a along x and b in the xy plane. [`Cell::new`] rounds them to
+/// single precision, as in MDAnalysis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cell {
     vectors: Matrix3,
@@ -380,7 +381,7 @@ impl ApplyPbc {
         }
     }
 
-    /// Return the lower bound of the cell along an axis.
+    /// Return the lower bound of a coordinate within the cell, given the other coordinates of `x`.
     fn low(&self, x: &[f32; 3], axis: usize) -> f64 {
         let [_, y, z] = x.map(f64::from);
         match axis {

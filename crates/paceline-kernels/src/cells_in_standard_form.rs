@@ -186,7 +186,8 @@ impl<'a> PlacedFrames<'a> {
 }
 
 /// Transform the frames of a block. Frames with unusual cells are converted for the transformation,
-/// and the changes are then applied to these frames in their original orientation.
+/// and the changes are then applied to these frames in their original orientation. If `basis` is
+/// `None`, no frame is converted.
 ///
 /// # Errors
 /// As [`PlacedFrames::new`].
@@ -236,7 +237,7 @@ fn placements(
     basis: Basis,
 ) -> Vec<Option<Placement>> {
     let frames = positions.chunks_exact(frame_len).zip(cells);
-    // Last cell that needed no conversion. At constant volume, all frames have this cell.
+    // Last cell that needed no conversion. At constant volume, all frames usually have this cell.
     let mut ready: Option<&CellRow> = None;
     let place = |(frame, row)| {
         if ready == Some(row) {
@@ -269,7 +270,8 @@ fn upright(&[a, b, c]: &Matrix3) -> (Matrix3, Matrix3) {
     (axes, [of(a), of(b), of(c)])
 }
 
-/// Return true if kernels treat the vectors as a missing cell.
+/// Return true if [`Cell::new`](crate::cell::Cell::new) refuses the vectors, because the cell is
+/// too flat.
 fn is_flat(vectors: &Matrix3) -> bool {
     let (_, along) = upright(vectors);
     // The comparison is negated so that NaN counts as flat.

@@ -42,8 +42,8 @@ pub struct Correlation {
     transforms: Option<Transforms>,
 }
 
-/// Fourier transforms without zero padding: their length is about that of the series, not twice as
-/// much.
+/// Fourier transforms without zero padding: their length is approximately that of the series, and
+/// not twice that of the series.
 ///
 /// The series x(t) is multiplied by w(t) = exp(−iπt / 2n). This shifts frequencies by a quarter of
 /// a step, so that products that wrap around the end of the n frames get a factor i. For a real
@@ -345,7 +345,7 @@ by_widest! {
 }
 
 by_widest! {
-    /// Add squared absolute values.
+    /// Add the squared absolute value of each number of a spectrum to `powers`.
     fn add_powers(spectrum: &[Complex<f64>], powers: &mut [f64]) {
         for (power, value) in powers.iter_mut().zip(spectrum) {
             *power += value.re * value.re + value.im * value.im;
@@ -384,7 +384,8 @@ by_widest! {
     /// `out[n - 1 - k]`.
     fn sums_from_both_ends(numbers: &[f64], out: &mut [f64]) {
         let (mut total, n) = (0.0, numbers.len());
-        // Four sums are independent, so that an addition need not wait for the one before.
+        // The sums of four steps do not depend on `total`, so that they need not wait for the
+        // additions of the steps before.
         let mut k = 0;
         while k + 4 <= n {
             let (early, late) = (&numbers[k..k + 4], &numbers[n - k - 4..n - k]);
@@ -417,7 +418,7 @@ by_widest! {
 }
 
 by_widest! {
-    /// Convert sums of squares in `out` to means, after subtracting twice the products.
+    /// Subtract twice the products from the sums of squares in `out`, and divide by the counts.
     fn mean_differences(products: &[f64], counts: &[f64], out: &mut [f64]) {
         for (out, (product, count)) in out.iter_mut().zip(products.iter().zip(counts)) {
             *out = (*out - 2.0 * product) / count;

@@ -124,7 +124,7 @@ struct Shift {
     differences: Vec<f64>,
 }
 
-/// Merge the means of m and of n frames.
+/// Merge the means of m and of n frames, and return the correction of the products.
 fn merge_means(mean: &mut [f64], count: &mut u64, right_mean: &[f64], right_count: u64) -> Shift {
     let left_count = *count as f64;
     *count += right_count;
@@ -145,7 +145,7 @@ fn merge_means(mean: &mut [f64], count: &mut u64, right_mean: &[f64], right_coun
     Shift { steps, differences }
 }
 
-/// Coordinates of a few frames.
+/// Coordinates of up to [`FRAMES`] frames.
 struct Part {
     n: usize,
     count: usize,
@@ -186,7 +186,8 @@ impl Part {
 }
 
 by_widest! {
-    /// Add the products of the coordinates of `count` frames to the triangle.
+    /// Add the products of the centred coordinates of `count` frames, and the corrections by
+    /// `shift`, to the triangle.
     fn add_products(panels: &[[Panel; FRAMES]], count: usize, shift: &Shift, triangle: &mut [f64]) {
         let Shift { steps, differences } = shift;
         let n = steps.len();
@@ -230,7 +231,7 @@ fn add_whole(row: &mut Panel, sums: &Panel, step: f64, differences: &Panel) {
     *row = std::array::from_fn(|k| row[k] + (sums[k] + step * differences[k]));
 }
 
-/// Subtract the mean of each coordinate from a panel.
+/// Compute the mean of each coordinate of a panel, and subtract it. `mean` must contain zeros.
 fn centre(panel: &mut [Panel], mean: &mut Panel) {
     for frame in &*panel {
         for (mean, x) in mean.iter_mut().zip(frame) {

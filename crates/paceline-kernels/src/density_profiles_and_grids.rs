@@ -15,8 +15,8 @@ const LANES: usize = 2;
 const TILE: usize = 64;
 /// Maximum number of bins in single precision; with more bins, too few assignments are certain.
 const MOST_BINS: usize = 1 << 14;
-/// Number that rounds: when it is added to a number of magnitude below 2²², the low bits of the sum
-/// contain the nearest whole number.
+/// If this number is added to a number of magnitude below 2²², the low bits of the sum contain the
+/// nearest whole number.
 const TO_WHOLE: f32 = 12_582_912.0;
 
 const NOT_FINITE: &str = "positions are not all finite numbers";
@@ -69,7 +69,7 @@ pub struct Voxels {
     rough: [FastBins; 3],
 }
 
-/// Some atoms: arrays of x, y and z, their bins, and 1 where a bin is uncertain.
+/// Up to `TILE` atoms: arrays of x, y and z, their bins, and 1 for each atom with an uncertain bin.
 struct Tile {
     x: [[f32; TILE]; 3],
     bins: [[u32; TILE]; 3],
@@ -112,8 +112,8 @@ impl Tile {
 }
 
 by_widest! {
-    /// Assign bins to atoms, and mark uncertain bins. With `into`, atoms are first wrapped into
-    /// this brick, from which they are at most one cell away.
+    /// Assign bins to atoms, and mark uncertain bins. If `into` is given, atoms at most one cell
+    /// away are first wrapped into this brick; bins of atoms farther away are uncertain.
     fn assign(atoms: &[[f32; 3]], into: Option<&ApplyPbc>, rough: &[FastBins; 3], tile: &mut Tile) {
         tile.fill(atoms);
         if let Some(into) = into {
@@ -345,8 +345,8 @@ impl Compounds {
 }
 
 impl Brick {
-    /// Create bins with the edges of `numpy.histogram`. `single` is true if the positions are in
-    /// single precision.
+    /// Create the brick of a cell, with the bin edges of `numpy.histogram`. `single` is true if the
+    /// positions are in single precision.
     fn new(cell: &Cell, n_bins: usize, single: bool) -> Self {
         let edges: [f32; 3] = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
         let longest = f64::from(edges[0].max(edges[1]).max(edges[2]));

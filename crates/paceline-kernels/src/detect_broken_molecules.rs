@@ -138,8 +138,8 @@ impl Nearest {
         near
     }
 
-    /// Return the shortest link between each two atoms, the number of bonds of each link, and atoms
-    /// that divide those links that are needed but too long.
+    /// Return the shortest link between each two atoms, if it has at most `longest` bonds, and its
+    /// number of bonds. Also return atoms that divide those links that are needed but too long.
     fn links(
         &self,
         bonds: &[[usize; 2]],
@@ -554,13 +554,14 @@ fn long(link: [usize; 2], atoms: &[[f32; 3]], cell: &Cell) -> Option<f64> {
     (length >= cell.near() && length.is_finite()).then_some(length)
 }
 
-/// Number of coordinates that are compared together: four AVX2 registers. Within one register, each
-/// comparison waits for the one before.
+/// Number of coordinates that are compared together: four AVX2 registers. With a single register,
+/// each comparison would wait for the one before.
 const TOGETHER: usize = 32;
 
 by_widest! {
-    /// Return the largest difference between a coordinate and that of the next atom. `counts`
-    /// selects the coordinates; if it is empty, all are compared. NaN is ignored.
+    /// Return the largest absolute difference between a coordinate and the same coordinate of the
+    /// next atom. `counts` selects the coordinates; if it is empty, all are compared. NaN is
+    /// ignored.
     fn largest_step(numbers: &[f32], counts: &[f32]) -> f32 {
         let mut largest = [0.0_f32; TOGETHER];
         let ahead = numbers.get(3..).unwrap_or(&[]);

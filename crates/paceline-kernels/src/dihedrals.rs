@@ -67,8 +67,8 @@ impl RowKernel for Dihedrals {
     }
 
     /// Compute angles in degrees, from −180 to 180, positive clockwise along the middle bond. An
-    /// angle is NaN if three of its atoms are on a line, or a position is NaN. In a frame with a
-    /// cell, bond vectors connect nearest images.
+    /// angle is NaN if its first three or its last three atoms are on a line, or a position is NaN.
+    /// In a frame with a cell, bond vectors connect nearest images.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let last = self.quadruples.iter().flatten().max();
         if let Some(last) = last.filter(|&&last| last >= frames.n_atoms()) {
@@ -92,7 +92,7 @@ impl RowKernel for Dihedrals {
     }
 }
 
-/// Return the difference of two positions to the nearest image.
+/// Return the shortest image of a difference of two positions.
 #[inline]
 fn nearest(cell: &Cell, d: [f64; 3]) -> [f64; 3] {
     if cell.is_near(d) {

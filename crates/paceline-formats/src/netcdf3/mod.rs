@@ -240,7 +240,7 @@ struct Plan {
 #[derive(Debug)]
 struct Part {
     number: Number,
-    /// Factor that converts its unit to paceline's unit.
+    /// Factor that converts the variable's unit to paceline's unit.
     factor: f64,
     pieces: Vec<Piece>,
 }
@@ -274,7 +274,7 @@ impl Plan {
         let mut steps = Vec::new();
         let mut parts = [const { None }; Role::ALL.len()];
         for (role, variable) in variables {
-            // Runs whose offsets change by different steps cannot be merged.
+            // Byte ranges cannot be merged if their offsets change by different steps per frame.
             if steps.last() != Some(&variable.step) {
                 reading.close();
             }

@@ -84,7 +84,8 @@ impl TrrDecoder {
         known.and_then(|known| known.plan.as_ref())
     }
 
-    /// Store the content of a frame for other frames of its size.
+    /// Store the content of a frame, to plan the reads of other frames of its size. Remove the plan
+    /// if an earlier frame of this size has different content.
     fn learn(&mut self, header: &Header) {
         let size = header.size();
         if let Some(known) = self.known.iter_mut().find(|known| known.size == size) {

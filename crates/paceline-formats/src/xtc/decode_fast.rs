@@ -1,8 +1,8 @@
 //! Fast decoder of groups of packed atoms, for the usual content of frames.
 //!
-//! Bits are read 64 at a time, divisions are multiplications with reciprocals, and two differences
-//! are decoded at once. This code reports no errors. Before an unusual or damaged group, or near
-//! the end of the frame, the walk stops, and `decode` continues.
+//! Bits are read 64 at a time, divisions are replaced by multiplications by reciprocals, and two
+//! differences are decoded at once. This code reports no errors. Before an unusual or damaged
+//! group, or near the end of the frame, this code stops, and `decode` continues.
 //!
 //! Decoding takes about 13 cycles per atom (Zen 3) for a whole frame. The limit is the number of
 //! instructions, and not memory. Only the branch at the end of a run is often mispredicted: in
@@ -89,7 +89,8 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Advance from `place` as long as groups are valid and not near the end of the frame.
+    /// Advance from `place` until a group is invalid or not supported, or until the last wanted
+    /// atom or the end of the bytes is near.
     pub(super) fn advance(&self, place: &mut GroupStart, wanted: &Wanted, positions: &mut [f32]) {
         while (SMALL_MIN..=FAR_FAST).contains(&place.small) {
             let leg = if wanted.all {
@@ -155,8 +156,8 @@ impl<'a> Walk<'a> {
         let window = self.window(bit + self.full.bits);
         let mut small_at = bit + self.full.bits + 1;
         // The flag is usually set in proteins, and rarely in water, so that the branch is predicted
-        // well. If the branch is not taken, the place of the next group does not depend on this
-        // load.
+        // well. If the branch is not taken, the place of the next group does not depend on the
+        // loaded `window`.
         if window >> 63 == 1 {
             let code = (window >> 58) as usize & 31;
             place.run = code / 3;

@@ -158,7 +158,7 @@ impl Start {
 /// Maximum number of atoms in a run; the format allows 10.
 const RUN_MAX: usize = 8;
 
-/// Maximum change of the small index (`smallidx` in xdrfile) within a frame.
+/// Maximum difference between two small indices (`smallidx` in xdrfile) of one frame.
 const SMALL_SPAN: usize = 8;
 
 /// Parameters of a small index.
@@ -274,7 +274,7 @@ fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
     bits.len()
 }
 
-/// Group: one atom with its full position, and the following atoms with their differences.
+/// Group: one atom with its full position, and a run of atoms stored as differences.
 struct Group {
     full: Four,
     run: usize,
@@ -398,7 +398,7 @@ fn square(step: Four) -> i32 {
 /// Upper bound of 32-bit integers.
 const LIMIT: f32 = 2_147_483_648.0;
 
-/// Integers of one frame. Their memory is reused for the next frame.
+/// Positions of one frame as integers. Their memory is reused for the next frame.
 #[derive(Debug, Default)]
 struct Integers {
     /// Lanes x, y, z and 0 of each atom.
@@ -429,7 +429,7 @@ impl Integers {
         }
         let (minimum, maximum) = (range.minimum.to_array(), range.maximum.to_array());
         for axis in 0..3 {
-            // Differences must fit into 32 bits, as in xdrfile.
+            // Differences must fit into signed 32-bit integers, as in xdrfile.
             if maximum[axis].trunc() - minimum[axis].trunc() >= LIMIT {
                 return Err(format!(
                     "{} from {} to {} Å is too wide a range for precision {precision}",
@@ -525,7 +525,7 @@ struct Bits<'a> {
     at: usize,
     /// Bits of the incomplete byte, aligned to the top of the word.
     begun: u64,
-    /// Number of these bits.
+    /// Number of bits of the incomplete byte.
     n: u32,
 }
 

@@ -51,8 +51,8 @@ struct Reciprocal {
 
 impl Reciprocal {
     /// Create the reciprocal. Let factor × divisor = 2^shift + excess. The computed quotient is too
-    /// large by number / divisor × excess / 2^shift. While number × excess < 2^shift, this is less
-    /// than 1 / divisor, and does not change the quotient rounded down.
+    /// large by number / divisor × excess / 2^shift. If number × excess < 2^shift, this error is
+    /// less than 1 / divisor, and does not change the quotient rounded down.
     const fn new(divisor: u64, limit: u64) -> Self {
         let shift = 32 + (divisor - 1).ilog2() as u64;
         let factor = (1u64 << shift).div_ceil(divisor);
@@ -78,7 +78,7 @@ pub(super) struct Small {
     xy_shift: [u64; 2],
     /// Largest valid number: size³ − 1.
     last: [u64; 2],
-    /// Digits of a zero difference.
+    /// Digits that encode the difference 0 along x, y and z.
     pub(super) half: [i32; 4],
 }
 
@@ -147,8 +147,9 @@ pub(super) struct Digits {
 }
 
 impl Digits {
-    /// Create the parameters; `None` if the divisions would not be exact. As for `Reciprocal`, a
-    /// division is exact while number × excess < 2^(64 + shift). The excess is at most the divisor.
+    /// Create the parameters; `None` if a number does not fit into a window, or if divisions with
+    /// them are not exact. As for `Reciprocal`, a division is exact if number × excess <
+    /// 2^(64 + shift). The excess is at most the divisor.
     const fn new(bits: u32, y: u64, z: u64) -> Option<Self> {
         let yz = y * z;
         if bits > WINDOW || z < 2 || yz.ilog2() + z.ilog2() > 61 {
@@ -174,7 +175,7 @@ impl Digits {
         fit.then(|| Digits::new(packed.full_bits(), y, z)).flatten()
     }
 
-    /// Extract the number at the top of `window`, and its digits.
+    /// Return the number at the top of `window`, and its digits.
     #[inline(always)]
     pub(super) fn split(&self, window: u64) -> (u64, Four) {
         let stored = window.swap_bytes();
@@ -194,7 +195,7 @@ pub(super) struct Far {
     digits: Digits,
     /// Largest valid number.
     last: u64,
-    /// Digits of a zero difference.
+    /// Digits that encode the difference 0 along x, y and z.
     pub(super) half: [i32; 4],
 }
 

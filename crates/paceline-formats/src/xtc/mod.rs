@@ -130,7 +130,7 @@ impl Header {
 pub struct XtcDecoder {
     atoms: Atoms,
     wanted: Wanted,
-    /// About the maximum number of bytes that a frame has needed so far, counted from its start.
+    /// Approximate maximum number of bytes that a frame has needed so far, counted from its start.
     reach: Option<u64>,
     /// Last result of [`Decoder::runs`].
     run: [Run; 1],
@@ -153,7 +153,7 @@ impl XtcDecoder {
         // A damaged range of the file is listed as one frame, and can have any size. At most the
         // bytes of the largest valid frame are requested, and `decode` then refuses the header.
         let size = size.min(HEADER_MAX as u64 + ATOM_BYTES_MAX * total);
-        // Omitting the last tenth of the bytes is not worth the risk of a second read.
+        // Omitting the bytes of the last tenth of the atoms is not worth the risk of a second read.
         if end >= total - total / 10 {
             return size;
         }
@@ -242,8 +242,8 @@ impl Decoder for XtcDecoder {
         bytes: &[u8],
         out: FrameOut<'_>,
     ) -> Result<(), Fault> {
-        // The caller must pass an output of this size; it does not depend on the content of the
-        // file.
+        // The size of the output does not depend on the content of the file, so that another size
+        // is an error of the caller.
         assert_eq!(out.positions.len(), 3 * self.atoms.len());
         let header = Header::parse(bytes).map_err(|fault| fault.within(size))?;
         self.check(&header, size)?;

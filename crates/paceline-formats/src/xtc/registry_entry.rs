@@ -89,7 +89,7 @@ impl Framed for Xtc {
     }
 }
 
-/// Layout of an XTC file.
+/// Layout of the frames of an XTC file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XtcLayout {
     /// Number of atoms in a frame.

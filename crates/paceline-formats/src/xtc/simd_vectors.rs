@@ -161,13 +161,13 @@ mod sse2 {
             })
         }
 
-        /// Return the smaller number of each lane, or that of `other` if `self` is NaN.
+        /// Return the smaller number of each lane, or that of `other` if one of the two is NaN.
         #[inline(always)]
         pub fn least(self, other: Self) -> Self {
             Floats(sse2!(_mm_min_ps(self.0, other.0)))
         }
 
-        /// Return the larger number of each lane, or that of `other` if `self` is NaN.
+        /// Return the larger number of each lane, or that of `other` if one of the two is NaN.
         #[inline(always)]
         pub fn greatest(self, other: Self) -> Self {
             Floats(sse2!(_mm_max_ps(self.0, other.0)))
@@ -319,13 +319,13 @@ mod portable {
             Floats(self.0.map(|number| number + 0.5f32.copysign(number)))
         }
 
-        /// Return the smaller number of each lane, or that of `other` if `self` is NaN.
+        /// Return the smaller number of each lane, or that of `other` if one of the two is NaN.
         #[inline(always)]
         pub fn least(self, other: Self) -> Self {
             Floats(zip(self.0, other.0, |a, b| if a < b { a } else { b }))
         }
 
-        /// Return the larger number of each lane, or that of `other` if `self` is NaN.
+        /// Return the larger number of each lane, or that of `other` if one of the two is NaN.
         #[inline(always)]
         pub fn greatest(self, other: Self) -> Self {
             Floats(zip(self.0, other.0, |a, b| if a > b { a } else { b }))

@@ -374,7 +374,8 @@ pub(crate) enum Images {
 }
 
 impl Images {
-    /// Use the cell of the frame if distances are periodic and the frame has a cell.
+    /// Create the computation for a frame. Images are searched if `periodic` is true and the frame
+    /// has a cell.
     pub fn new(dimensions: [f32; 6], periodic: bool) -> Result<Self, String> {
         if !periodic {
             return Ok(Images::Plain);
@@ -440,7 +441,7 @@ pub(crate) struct Triclinic {
     vectors: [[f64; 3]; 3],
     /// Inverses of the diagonal elements of the vectors.
     over: [f64; 3],
-    /// As [`Cell::near`].
+    /// Square of half the shortest height of the cell, Å², as [`Cell::near`].
     near: f64,
     /// Half of the 26 neighbouring images (opposite images are left out), and their squared
     /// distances (Å²).

@@ -31,7 +31,7 @@ const BOND: f64 = -0.5;
 const LEAST: f64 = -9.9;
 /// If two atoms are nearer than this distance (Å), the energy is `LEAST`.
 const TOO_NEAR: f64 = 0.5;
-/// Maximum distance between the CA atoms of two bonded residues, Å.
+/// Maximum distance between the CA atoms of two residues with a hydrogen bond, Å.
 const CA_REACH: f64 = 9.0;
 /// Maximum distance from C to the next N within a chain, Å.
 const PEPTIDE: f64 = 2.5;
@@ -146,7 +146,7 @@ struct Backbone<'a> {
 }
 
 impl Backbone<'_> {
-    /// Return the difference of two positions to the nearest image.
+    /// Return the shortest image of the difference x − y.
     #[inline]
     fn apart(&self, x: [f32; 3], y: [f32; 3]) -> [f64; 3] {
         let d = std::array::from_fn(|axis| f64::from(x[axis]) - f64::from(y[axis]));
@@ -315,7 +315,7 @@ impl Chain {
     fn find_bridges(&mut self) {
         self.bridges.clear();
         let n_residues = self.bonds.len();
-        // Both neighbours of the residue exist, without a chain break.
+        // True if both neighbours of the residue exist, without a chain break.
         let is_inner =
             |i: usize| i >= 1 && i + 1 < n_residues && self.pieces[i - 1] == self.pieces[i + 1];
         let mut bridges = std::mem::take(&mut self.bridges);
@@ -390,7 +390,8 @@ impl Chain {
         }
     }
 
-    /// Mark the residues between two turns of equal length that begin at consecutive residues.
+    /// Mark helices. If turns of equal length begin at residues i − 1 and i, the helix contains the
+    /// residues from i to i + length − 1.
     fn mark_helices(&mut self) {
         let n_residues = self.bonds.len();
         self.turns.clear();

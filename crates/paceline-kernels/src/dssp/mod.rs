@@ -201,7 +201,7 @@ struct Atoms {
     /// N and O after the translation that MDAnalysis makes before it computes N–O distances.
     pair_n: Vec<[f32; 3]>,
     pair_o: Vec<[f32; 3]>,
-    /// Pairs that may be within the maximum distance.
+    /// Indices of N and O of the pairs that may be within the maximum distance.
     candidates: Vec<[u32; 2]>,
     /// Squared distances of each candidate from N to O, H to C, H to O and N to C, Å².
     squares: Vec<[f64; 4]>,
@@ -329,9 +329,10 @@ impl Bonds {
                 .contains(&(acceptor as u32))
     }
 
-    /// Mark the residues between two turns of equal length that begin at consecutive residues.
-    /// Turns of four residues are marked first. Turns of three or five are marked only if their
-    /// first two residues are not yet marked by turns of four.
+    /// Mark helices. If turns of equal length begin at residues i − 1 and i, the helix contains the
+    /// residues from i to i + length − 1. Helices with turns of four residues are marked first.
+    /// Helices with turns of three or five are marked only if the residues i and i + 1 are not yet
+    /// marked.
     fn mark_helices(&mut self) {
         self.mark_turns(4, |_| true);
         let alpha = self.states.clone();
@@ -381,8 +382,8 @@ impl Bonds {
     }
 }
 
-/// Return the position of a hydrogen that makes the three angles at N closest to 120°, in single
-/// precision as in MDAnalysis.
+/// Return the position of a hydrogen in the plane of N, CA and the previous C, at equal angles to
+/// both bonds, in single precision as in MDAnalysis.
 fn placed_hydrogen(n: [f32; 3], c_before: [f32; 3], ca: [f32; 3]) -> [f32; 3] {
     let from = |x: [f32; 3]| unit(std::array::from_fn(|axis| n[axis] - x[axis]));
     let (from_c, from_ca) = (from(c_before), from(ca));
@@ -523,7 +524,7 @@ struct Run {
     /// Centre, Å.
     centre: [f64; 3],
     radius: f64,
-    /// Largest coordinate, Å.
+    /// Largest absolute value of a coordinate, Å.
     farthest: f64,
     /// x, y and z of each atom, Å; infinite for missing atoms.
     axes: [[f32; RUN]; 3],
