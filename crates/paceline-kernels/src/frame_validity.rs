@@ -12,8 +12,8 @@ pub type Validity = [f64; 5];
 const LANES: usize = 16;
 type Lanes = [f32; LANES];
 
-/// Number of values in a stretch. If a stretch contains the wanted atom, only this stretch is
-/// searched for the atom. Its values are then usually still in the cache.
+/// Number of values in a stretch. The atom with the largest coordinate is searched only from the
+/// start of its stretch on. The values of this stretch are then usually still in the cache.
 const STRETCH: usize = 256 * LANES;
 
 /// Check the positions, velocities and forces of a frame. `held` are the fields that the frame
@@ -83,9 +83,9 @@ fn scan(values: &[f32]) -> (f32, f32) {
 
 /// Add magnitudes to the sum, and update the maximum, for each lane.
 ///
-/// Deliberately not inlined: beside the sum over lanes, the compiler would shuffle every number,
-/// which takes 1.3 times as long. A comparison of bit patterns needs no sum, but takes 1.8 times as
-/// long, because SSE2 has no instruction for it.
+/// Deliberately not inlined: if this loop is compiled together with the sum over lanes, the
+/// compiler shuffles every number, which takes 1.3 times as long. A comparison of bit patterns
+/// would need no sum, but takes 1.8 times as long, because SSE2 has no instruction for it.
 #[inline(never)]
 fn add(sums: &mut Lanes, largest: &mut Lanes, chunks: &[Lanes]) {
     let (mut sums_here, mut largest_here) = (*sums, *largest);

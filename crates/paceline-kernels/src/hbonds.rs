@@ -15,7 +15,7 @@ use super::transform_common::Refused;
 use crate::threads_within_frame::{compute_parts, part_len};
 use paceline_base::error::{self, Error};
 
-/// Minimum distance between donor and acceptor, Å.
+/// Minimum distance between donor and acceptor, Å, if the search starts from donors.
 const LEAST: f64 = 1.0;
 
 /// Minimum number of pairs in a part of a frame that one thread computes.
@@ -187,8 +187,9 @@ impl HydrogenBonds {
         Ok(task)
     }
 
-    /// Find the bonds of each frame of a block, and pass them to `take` with the row of the frame.
-    /// Return the first frame that cannot be searched, with the reason.
+    /// Find the bonds of each frame of a block. Pass them to `take` with the row of the frame, and
+    /// append their number to `counts`. Return the first frame that cannot be searched, with the
+    /// reason.
     ///
     /// # Errors
     /// [`Error::Argument`] if the block lacks some of the atoms.
@@ -366,7 +367,7 @@ impl HydrogenBonds {
         })
     }
 
-    /// Compute the angles of the neighbours found, and return the bonds in the order of MDAnalysis.
+    /// Compute the angles of the neighbours found, and append the bonds in the order of MDAnalysis.
     fn bonds_of(
         &self,
         frame: &[Point],
@@ -435,7 +436,8 @@ impl HydrogenBonds {
                 hits.append(&mut part?);
             }
         }
-        // Bonds are grouped by hydrogen. Within a group they have the order of MDAnalysis.
+        // Bonds are grouped by donor–hydrogen pair. Within a group, they have the order of
+        // MDAnalysis.
         hits.sort_unstable_by_key(|&(pair, j, ..)| (pair, j));
         for of_pair in hits.chunk_by(|one, other| one.0 == other.0) {
             let [donor, hydrogen] = pair_of(of_pair[0].0);
@@ -524,7 +526,7 @@ impl HydrogenBonds {
     }
 }
 
-/// Number of the pair, index of the acceptor, distance (Å) and angle (degrees).
+/// Index of the donor–hydrogen pair, index of the acceptor, distance (Å) and angle (degrees).
 type Hit = (u32, u32, f64, f64);
 
 #[derive(Debug, Default)]
@@ -567,8 +569,8 @@ struct Rule {
 }
 
 /// Bounds of the rounding error of a cosine: `ROUNDED` in double precision, and `ROUGHLY` in single
-/// precision. `ROUGHLY` holds for atoms whose squared distance is at least `APART` (Å²) and that
-/// are within `FAR` of the origin (Å).
+/// precision. `ROUGHLY` holds if the squared distances of the other two atoms from the hydrogen are
+/// at least `APART` (Å²), and the coordinates of the hydrogen are below `FAR` (Å).
 const ROUNDED: f64 = 1e-9;
 const ROUGHLY: f32 = 0.01;
 const APART: f32 = 0.25;

@@ -16,8 +16,8 @@ pub const PIECE: usize = 64;
 const MOST_BINS: usize = 1 << 14;
 const DISTANCES: RangeInclusive<f64> = 1e-6..=1e6;
 
-/// Number that rounds: when it is added to a number of magnitude below 2²², the low bits of the sum
-/// contain the nearest whole number.
+/// If this number is added to a number of magnitude below 2²², the low bits of the sum contain the
+/// nearest whole number.
 const TO_WHOLE: f32 = 12_582_912.0;
 
 /// Bins of equal width.

@@ -203,7 +203,7 @@ static SET: [[u8; LANES]; 256] = {
     table
 };
 
-/// Return slices of equal length, so that the compiler checks bounds only once.
+/// Return the columns as slices of equal length, so that the compiler checks bounds only once.
 #[inline(always)]
 pub(crate) fn cut<const N: usize>(columns: &mut [Vec<f32>; N]) -> [&mut [f32]; N] {
     let n = columns.iter().map(Vec::len).min().unwrap_or(0);
@@ -261,7 +261,7 @@ pub(crate) fn pack<const WIDE: bool, const N: usize>(
     }
 }
 
-/// Transpose coordinates of some atoms into one array per axis. `WIDE` and `N` must be the
+/// Transpose the coordinates of `N` atoms into one array per axis. `WIDE` and `N` must be the
 /// constants of `by_widest`.
 #[inline(always)]
 pub(crate) fn columns_of<const WIDE: bool, const N: usize>(rows: &[[f32; 3]; N]) -> [[f32; N]; 3] {
@@ -321,7 +321,7 @@ pub(crate) fn columns_of<const WIDE: bool, const N: usize>(rows: &[[f32; 3]; N])
     columns
 }
 
-/// Transpose in the opposite direction of [`columns_of`].
+/// Transpose one array per axis into the coordinates of `N` atoms: the inverse of [`columns_of`].
 #[inline(always)]
 pub(crate) fn rows_of<const WIDE: bool, const N: usize>(
     columns: &[[f32; N]; 3],

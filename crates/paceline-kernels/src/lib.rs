@@ -1,5 +1,5 @@
 //! Kernels of analyses of molecular dynamics. A kernel is a function that reads slices and computes
-//! numbers. Each file contains one kernel.
+//! numbers. A module contains one kernel, a few related kernels, or a common part of kernels.
 //!
 //! ```
 //! use paceline_kernels::rmsd::{Group, Rmsd};
@@ -29,8 +29,8 @@
 //! (`Sum` in `superposition/mod.rs`). The compiler can vectorise partial sums without changing
 //! their bits.
 //!
-//! A block contains complete frames of `n_atoms` positions (x, y, z, Å). A NaN in the input yields
-//! a NaN in the result: a kernel skips no input.
+//! A block contains complete frames of `n_atoms` positions (x, y, z, Å). If an input is NaN, the
+//! result is NaN, or the kernel refuses the frame. The check for broken molecules ignores NaN.
 
 #![deny(missing_docs)]
 

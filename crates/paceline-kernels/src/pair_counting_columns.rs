@@ -393,7 +393,7 @@ fn sweep(
     }
 }
 
-/// Return the largest magnitude of a component, Å.
+/// Return the largest magnitude of any component of the vectors, Å.
 fn longest(vectors: &Matrix3) -> f64 {
     vectors
         .iter()
@@ -433,7 +433,8 @@ const LANES: usize = 8;
 #[derive(Debug, Clone, Default)]
 pub struct Points {
     axes: [Vec<f32>; 3],
-    /// Labels, or empty. Two atoms with the same label are not counted as a pair.
+    /// Label of each atom; empty if no pair is excluded. Two atoms with the same label are not
+    /// counted as a pair.
     labels: Vec<u32>,
     len: usize,
 }

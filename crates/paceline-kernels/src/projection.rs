@@ -9,7 +9,7 @@ use paceline_base::error::Result;
 /// Number of interleaved partial sums: coordinate i is added to partial sum i modulo `LANES`.
 const LANES: usize = 4;
 
-/// Directions, and the mean positions. Displacements are relative to the mean positions.
+/// Directions onto which the displacements from the mean positions are projected.
 #[derive(Debug, Clone)]
 pub struct Projection {
     atoms: Superposed,
@@ -48,8 +48,8 @@ impl RowKernel for Projection {
         self.directions.len() / self.mean.len().max(1)
     }
 
-    /// Compute the displacements along the directions, Å. They are NaN if the position of a
-    /// projected or fitted atom is NaN.
+    /// Compute the components of the displacements along the directions, Å. They are NaN if the
+    /// position of a projected or fitted atom is NaN.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.atoms.check(frames.n_atoms())?;
         let mut scratch = Vec::new();
@@ -95,7 +95,7 @@ pub struct Fit<'a> {
     pub columns: &'a [usize],
     /// Reference positions x, y, z of each atom, Å.
     pub reference: &'a [f64],
-    /// Weights relative to their mean; `None` for equal weights.
+    /// Weights, of which only the ratios matter; `None` for equal weights.
     pub weights: Option<&'a [f64]>,
 }
 

@@ -87,7 +87,7 @@ impl Group {
 
 impl Rdf {
     /// Create a histogram of distances between `first` and `second`, or within `first`. `edges` are
-    /// the edges of the bins (Å). If `needs_cell` is given, frames without a cell are refused.
+    /// the edges of the bins (Å). If `needs_cell` is true, frames without a cell are refused.
     ///
     /// # Errors
     /// [`Error::Argument`] if edges do not ascend, or only one of the two groups has labels.

@@ -13,7 +13,7 @@ pub struct Group<'a> {
     pub columns: &'a [usize],
     /// Reference positions x, y, z of each atom, Å.
     pub reference: &'a [f64],
-    /// Weights relative to their mean; `None` for equal weights.
+    /// Weights, of which only the ratios matter; `None` for equal weights.
     pub weights: Option<&'a [f64]>,
 }
 
@@ -83,7 +83,8 @@ impl RowKernel for Rmsd {
         self.groups.len()
     }
 
-    /// Compute RMSDs, Å. An RMSD is NaN if a position with a weight is NaN.
+    /// Compute RMSDs, Å. An RMSD is NaN if a position of its group or of the superposed group is
+    /// NaN, even if the weight of this atom is 0.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         for (columns, _) in &self.groups {
             columns.check(frames.n_atoms())?;

@@ -241,7 +241,7 @@ impl Bins {
     }
 
     /// Collect pairs of an atom of `near` and an atom in the bins, if they may be near each other.
-    /// Pairs contain indices in both lists.
+    /// A pair contains the index of the first atom in `near`, and of the second in its group.
     pub(super) fn pairs(&self, near: &[NearAtom], found: &mut Vec<[u32; 2]>) {
         find_pairs(self, near, found);
         if self.grid.pbc.is_some() && self.grid.n.iter().any(|&n| n < 3) {
@@ -351,7 +351,8 @@ by_widest! {
 }
 
 by_widest! {
-    /// Collect pairs within the search distance.
+    /// Collect pairs of atoms that may be near each other, as `Bins::pairs` does. Pairs may be
+    /// repeated.
     fn find_pairs(bins: &Bins, near: &[NearAtom], found: &mut Vec<[u32; 2]>) {
         let rows = bins.grid.rows();
         let (axes, most) = (bins.axes(), bins.grid.most);

@@ -17,11 +17,11 @@ const REACHED: usize = 2 * PARTS + 1;
 /// Positions at least this far from the cell are wrapped in double precision. The distance is the
 /// sum over the cell vectors, in cells.
 pub(super) const FEW_CELLS: f32 = 16.0;
-/// Number that rounds: adding and subtracting it rounds numbers of magnitude below 2²² to whole
-/// numbers.
+/// Adding and then subtracting this number rounds a number of magnitude below 2²² to the nearest
+/// whole number.
 const TO_WHOLE: f32 = 12_582_912.0;
-/// Number that converts: added to a whole number below 2²³, it leaves the whole number in the low
-/// bits.
+/// If this number is added to a whole number below 2²³, the low bits of the sum contain the whole
+/// number.
 const TO_BITS: f32 = 8_388_608.0;
 const LOW_BITS: u32 = 0x7f_ffff;
 /// Number of positions that are wrapped together.
@@ -169,8 +169,8 @@ impl Grid {
         self.n.map(|n| n + 2)
     }
 
-    /// Wrap positions into the cell. The loop has no branches, so that the compiler can vectorise
-    /// it.
+    /// Wrap positions into the cell, and find their parts. The loop has no branches, so that the
+    /// compiler can vectorise it.
     #[inline(always)]
     fn wrap_atoms<const PERIODIC: bool>(&self, lanes: &mut Lanes) {
         let sizes = self.parts().map(|n| n as f32);
@@ -342,7 +342,8 @@ fn unit(x: [f64; 3]) -> [f64; 3] {
     x.map(|x| x / length)
 }
 
-/// Return the extent of atoms as vectors and origin, and a margin (Å).
+/// Return a box around the atoms as vectors and origin, and a margin (Å). On each side, the box
+/// extends beyond the atoms by the cutoff and the margin.
 fn room([low, high]: [Point; 2], cutoff: f64) -> (Matrix3, [f64; 3], f64) {
     let all = low.iter().chain(&high);
     let largest = all.fold(1.0_f32, |most, x| most.max(x.abs()));

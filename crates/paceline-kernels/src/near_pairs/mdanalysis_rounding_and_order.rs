@@ -101,7 +101,7 @@ impl Measure {
         self.pbc.is_some() && (triclinic || self.lists.is_some())
     }
 
-    /// Return the squared distance between two wrapped positions, Å².
+    /// Return the squared distance (Å²) between two positions that `placed` returned.
     fn square(&self, a: Point, b: Point) -> f64 {
         let d: [f64; 3] = std::array::from_fn(|k| f64::from(a[k] - b[k]));
         match &self.cell {
@@ -126,7 +126,8 @@ impl Measure {
         Ok(self.within_placed(self.placed(a)?, self.placed(b)?))
     }
 
-    /// Return the distance between two wrapped positions (Å) if it is within the cutoff.
+    /// Return the distance (Å) between two positions that `placed` returned, if it is within the
+    /// cutoff.
     pub(super) fn within_placed(&self, a: Point, b: Point) -> Option<f64> {
         let square = self.square(a, b);
         let distance = square.sqrt();

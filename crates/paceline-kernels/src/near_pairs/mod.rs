@@ -24,7 +24,7 @@ pub(crate) use mdanalysis_rounding_and_order::cell_for;
 /// Position, in single precision.
 pub type Point = [f32; 3];
 
-/// Atoms of a frame, given by indices in a group of columns, or in all columns.
+/// Atoms of a frame. `places` are indices in `columns`, or in the frame if `columns` is `None`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Atoms<'a> {
     pub frame: &'a [Point],

@@ -408,7 +408,8 @@ impl Transform for NoJump {
         Some(Basis::Own)
     }
 
-    /// Refuse frames without a cell, or with positions that are not finite. No atom moves.
+    /// Refuse frames without a cell, or with positions that are not finite or too far away. No atom
+    /// moves.
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> Result<Vec<Refused>> {
         each_row(positions, self.n_atoms, dimensions, |_, frame, cell| {
             self.check(frame, cell).map(|_| ())
@@ -424,7 +425,8 @@ const STEP: f64 = 1.0 / (1 << 24) as f64;
 const MOST: u64 = 1 << 60;
 
 /// Compute, for each frame, the sum of cell vectors that unwraps each centre (Å) since the first
-/// frame. `cells` contains the cells of all frames. A sum that is too large becomes `i64::MAX`.
+/// frame, as multiples of [`STEP`]. `cells` contains the cells of all frames. A sum that is too
+/// large becomes `i64::MAX`.
 ///
 /// # Errors
 /// [`Error::Argument`] if the number of cells differs from the number of frames.
@@ -494,8 +496,8 @@ impl Lattice {
         }
     }
 
-    /// Return the sum of whole cell vectors that makes a displacement shortest; `None` for a
-    /// displacement that is already short.
+    /// Return how many vectors a, b and c must be added to a displacement to make it shortest;
+    /// `None` for a displacement that is already short.
     fn images(&self, by: [f64; 3]) -> Option<[f64; 3]> {
         let by = match &self.placement {
             Some(placement) => placement.turned(by),

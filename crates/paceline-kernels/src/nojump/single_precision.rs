@@ -57,7 +57,7 @@ pub(super) struct RoundedCell {
     vectors: [f32; 6],
     /// Inverses of the diagonal elements of the vectors.
     over: [f32; 3],
-    /// Maximum length of 1 Å in fractional coordinates.
+    /// Maximum fractional coordinate of a position whose x, y and z are at most 1 Å.
     pub(super) per_length: f64,
 }
 
@@ -82,7 +82,7 @@ impl RoundedCell {
 
     /// Convert positions to fractional coordinates. `FUSED` selects fused multiply-add; it must be
     /// false, or the constant `WIDE` of `by_widest`. Fused multiply-add changes the last digits but
-    /// no image, and reduces the time to 0.95.
+    /// no image, and takes 0.95 of the time.
     #[inline(always)]
     pub(super) fn fractions<const FUSED: bool>(
         &self,
@@ -146,7 +146,8 @@ fn set_lanes<const N: usize>(piece: &mut Piece, group: usize, numbers: [[f32; N]
     }
 }
 
-/// Return the images of a group of consecutive atoms in a frame.
+/// Return the images of a group of consecutive atoms in a frame. Without a cell, before the first
+/// frame, these are the images in `followed`.
 #[inline(always)]
 pub(super) fn images_in<const N: usize>(
     places: &PiecePositions,

@@ -222,7 +222,7 @@ struct Bounds {
     /// Bits of a squared distance, as in [`Maxima`].
     square: u32,
     by: f32,
-    /// Maximum length of 1 Å in fractional coordinates.
+    /// Maximum fractional coordinate of a position whose x, y and z are at most 1 Å.
     per_length: f64,
     /// Maximum unwrapped fractional coordinate over all frames.
     farthest: f64,

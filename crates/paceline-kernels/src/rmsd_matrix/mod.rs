@@ -298,7 +298,8 @@ impl PairRmsd {
     }
 
     /// Compute √((Ga + Gb − 2λ) / N) of Theobald (2005) for the pairs of a panel. For each pair,
-    /// return false if λ is a multiple root, or cancellation would lose too many digits.
+    /// return false if the result is not exact enough: λ is a multiple root, Newton's method did
+    /// not converge, or cancellation would lose too many digits.
     #[inline(always)]
     fn min_rmsds(&self, m: &[[Lanes; 3]; 3], half_norms: &Lanes, out: &mut Lanes) -> [bool; LANES] {
         let mut scales = [0.0; LANES];

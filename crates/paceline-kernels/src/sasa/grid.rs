@@ -37,7 +37,8 @@ pub struct Grid {
     home: Vec<[f32; 3]>,
     /// x, y, z (Å) and radius (Å) of each sphere, sorted by box.
     pub spheres: Vec<[f32; 4]>,
-    /// The same numbers in separate arrays, with zeros as padding after the last sphere.
+    /// Separate arrays of x, y, z and radius of the spheres, with zeros as padding after the last
+    /// sphere.
     numbers: [Vec<f32>; 4],
 }
 
@@ -317,7 +318,8 @@ impl NearbySpheres {
         }
     }
 
-    /// Return the spheres of a run in groups of eight, the last group padded.
+    /// Return the spheres of a run in groups of eight. The last group may contain other numbers
+    /// after the last sphere.
     #[inline(always)]
     pub fn eights(&self, run: &Run) -> impl Iterator<Item = [&[f32; LANES]; 4]> {
         let whole = run.range.len().next_multiple_of(LANES);
@@ -327,7 +329,7 @@ impl NearbySpheres {
         all.map(|(((x, y), z), radii)| [x, y, z, radii])
     }
 
-    /// Return the index of a sphere in the grid.
+    /// Return the index in the grid of the sphere with index `number` in this copy.
     pub fn place(&self, number: usize) -> usize {
         let row = self.rows.partition_point(|[begin, _]| *begin <= number);
         let [begin, place] = self.rows[row - 1];
@@ -382,7 +384,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Return the height of a direction above the plane in which the two spheres intersect, Å.
+    /// Return u · `d` − `least` (Å) for neighbour k and the point u of the unit sphere. If it is
+    /// above 0, the neighbour covers the point.
     #[inline(always)]
     pub fn above(&self, k: usize, [x, y, z]: [f32; 3]) -> f32 {
         x * self.d[0][k] + y * self.d[1][k] + z * self.d[2][k] - self.least[k]

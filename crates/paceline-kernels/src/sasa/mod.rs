@@ -49,8 +49,9 @@ impl Sasa {
     /// (below `n_parts`) of the value to which its area is added.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there are no atoms or points, a radius is not above 0, or an index is
-    /// out of range.
+    /// [`Error::Argument`] if there are no atoms, a radius or the probe is negative or at least
+    /// 1000 Å, the radius of a sphere is 0, the number of points is not from 1 to 65,536, or an
+    /// index is out of range.
     pub fn new(
         columns: &[usize],
         radii: &[f64],
@@ -386,7 +387,7 @@ impl Patch {
         }
     }
 
-    /// Return a bit mask of the points that a neighbour covers.
+    /// Return a bit mask of the points that any of these neighbours covers.
     #[inline(always)]
     fn covered<const WIDE: bool>(&self, neighbours: &Batch) -> u8 {
         let [x, y, z] = &self.axes;

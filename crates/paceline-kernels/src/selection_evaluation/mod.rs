@@ -145,8 +145,8 @@ pub struct Selected {
     columns: Option<Vec<u32>>,
     n_atoms: usize,
     n_universe: usize,
-    /// False if groups contain atoms that are not read. Frames without a cell are then refused,
-    /// because their search depends on the extent of all atoms.
+    /// False if groups contain atoms that are not read. Frames without a cell are then refused by
+    /// searches for near atoms, because these searches depend on the extent of all atoms.
     complete: bool,
 }
 
