@@ -103,8 +103,8 @@ pub struct BondClasses {
     pub n_acceptors: usize,
 }
 
-/// Hydrogen bond: indices of donor, hydrogen and acceptor, distance in Å, and angle at the hydrogen
-/// in degrees.
+/// Hydrogen bond: indices of donor, hydrogen and acceptor; distance from donor to acceptor, Å;
+/// angle at the hydrogen, degrees.
 pub type Bond = ([u32; 3], f64, f64);
 
 /// Search for hydrogen bonds. Atoms are columns of a block.

@@ -18,8 +18,8 @@ pub struct Order {
 
 impl Order {
     /// Create a kernel for vectors between pairs of atoms. `ends` contains the two atoms of each
-    /// vector; a vector ends at the nearest image of the second atom. `sizes` contains the number
-    /// of consecutive vectors in each mean. The axis may have any length.
+    /// vector. If `periodic`, a vector ends at the nearest image of the second atom. `sizes`
+    /// contains the number of consecutive vectors in each mean. The axis may have any length.
     ///
     /// # Errors
     /// [`Error::Argument`] if a mean contains no vectors, `ends` does not contain two atoms for

@@ -20,8 +20,8 @@ use paceline_base::error::{self, Error};
 
 /// Number of atoms of the smaller group below which MDAnalysis compares all pairs.
 pub(crate) const FEW: usize = 10;
-/// Number of pairs above which MDAnalysis uses cell lists, as long as distances are less than half
-/// the cell.
+/// Number of pairs from which on MDAnalysis uses cell lists, as long as distances are less than
+/// half the cell.
 const MOST_PAIRS: usize = 100_000_000;
 /// MDAnalysis uses cell lists for fewer pairs if the distance is at most this fraction of each
 /// edge.

@@ -9,8 +9,8 @@ use crate::instructions::{by_widest, columns_of, larger_magnitude, prefetch, row
 /// Number of atoms that are processed together through all frames of a block, so that their data
 /// stay in the first-level cache.
 pub(super) const PIECE: usize = 64;
-/// Number that rounds: adding and subtracting it rounds numbers of magnitude up to 2²² to whole
-/// numbers.
+/// Adding and then subtracting this number rounds a number of magnitude up to 2²² to the nearest
+/// whole number.
 pub(super) const TO_WHOLE: f32 = 12_582_912.0;
 
 /// Positions of some atoms in a frame of the file.
