@@ -179,7 +179,8 @@ mod unix {
         name
     }
 
-    /// Reserve disk space for bytes of a file, if the file system supports that.
+    /// Reserve disk space for `size` bytes of a file from `offset` on, if the file system supports
+    /// that.
     #[cfg(target_os = "linux")]
     pub fn reserve(file: &File, offset: u64, size: usize) -> io::Result<()> {
         if size == 0 {
@@ -265,8 +266,8 @@ mod unix {
     }
 }
 
-/// The same calls on Windows. Files are opened with the sharing flags of the standard library, so
-/// that several programs can open, rename and delete a file.
+/// The functions of the module `unix`, for Windows. Files are opened with the sharing flags of the
+/// standard library, so that several programs can open, rename and delete a file.
 #[cfg(windows)]
 mod windows {
     use std::fs::{File, Metadata, OpenOptions};

@@ -20,7 +20,7 @@ pub struct Access {
     /// Maximum gap between two wanted ranges that are requested together, bytes. Reading the gap
     /// takes about as long as another request.
     pub gap: u64,
-    /// Maximum number of bytes of such gaps in one block of frames.
+    /// Maximum number of bytes of all gaps that are read in one block of frames.
     pub gaps: u64,
     /// Maximum gap that is read between two ranges if the second can be requested only once the
     /// first has arrived, bytes.
@@ -113,7 +113,7 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// Return the requests to a store since the last call.
+    /// Return the requests that were sent to a store since the last call of this function.
     fn take_requests(&self) -> Requests {
         Requests::default()
     }

@@ -148,7 +148,7 @@ pub(crate) fn quoted(line: &[u8]) -> String {
 /// Number of bytes that are read at a time.
 const BUFFER: usize = 1 << 20;
 
-/// Lines of one frame during a scan, without blank lines.
+/// State of one frame during a scan, which receives the nonblank lines of the frame one by one.
 pub trait LineFrame: Sized {
     type Layout;
 

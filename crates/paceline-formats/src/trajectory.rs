@@ -128,7 +128,7 @@ pub struct FrameReader<'a> {
     fields: Fields,
 }
 
-/// Frames, in Å, Å/ps, kJ/(mol·Å), degrees and ps.
+/// Data of some frames, in Å, Å/ps, kJ/(mol·Å), degrees and ps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameBlock {
     /// Positions, Å: frames × atoms × 3. Empty if positions were not requested.
@@ -137,7 +137,7 @@ pub struct FrameBlock {
     pub velocities: Vec<f32>,
     /// Forces, kJ/(mol·Å): frames × atoms × 3. Empty if forces were not requested.
     pub forces: Vec<f32>,
-    /// Cell of each frame, see [`UnitCell::of_row`].
+    /// Cell of each frame; [`UnitCell::of_row`] converts it.
     pub cells: Vec<CellRow>,
     /// Times, ps.
     pub times: Vec<f64>,

@@ -289,8 +289,8 @@ impl ApplyPbc {
         }
     }
 
-    /// Create a value that wraps positions into the brick `a_x` × `b_y` × `c_z` at the origin. The
-    /// brick contains one image of each position. A rectangular cell equals its brick.
+    /// Create an `ApplyPbc` that wraps positions into the brick `a_x` × `b_y` × `c_z` at the
+    /// origin. The brick contains one image of each position. A rectangular cell equals its brick.
     pub fn brick(vectors: &Matrix3) -> Self {
         let mut over = [[0.0; 3]; 3];
         for axis in 0..3 {

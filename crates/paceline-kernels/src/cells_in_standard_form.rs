@@ -36,12 +36,12 @@ pub enum Basis {
     Compact,
 }
 
-/// Rotation of a frame, and the cell after the rotation.
+/// Conversion of a frame for a kernel: a shift, a rotation, and the cell after both.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
     /// Lengths (Å) and angles (degrees) of the cell for the kernel; zeros if no vector is periodic.
     pub dimensions: [f32; 6],
-    /// Vectors of this cell in the orientation of the file, Å.
+    /// Vectors of the cell for the kernel, in the orientation of the file, Å.
     pub basis: Matrix3,
     /// Unit vectors, in the file's orientation, of the kernel's x, y and z axes.
     axes: Matrix3,

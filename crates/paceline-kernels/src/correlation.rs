@@ -19,7 +19,7 @@ use rustfft::{Fft, FftPlanner};
 /// Number of partial sums of a sum over frames.
 const LANES: usize = 8;
 
-/// Function of two values of a series.
+/// Function of two values of a series whose mean is computed for each lag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Correlated {
     /// Squared distance.
@@ -37,7 +37,7 @@ pub struct Correlation {
     axes: Vec<usize>,
     /// Frames that were skipped, ascending.
     gaps: Vec<usize>,
-    /// Number of pairs of frames for each lag.
+    /// Number of pairs of frames for each lag; NaN if there are none.
     n_pairs: Vec<f64>,
     transforms: Option<Transforms>,
 }
@@ -52,7 +52,7 @@ pub struct Correlation {
 #[derive(Clone)]
 struct Transforms {
     len: usize,
-    /// Weights w(t).
+    /// Weights w(t) of the numbers of a series.
     weights: Vec<Complex<f64>>,
     forward: Arc<dyn Fft<f64>>,
     /// Inverse transform of the power spectrum; the spectrum is real.
@@ -60,8 +60,8 @@ struct Transforms {
 }
 
 impl Correlation {
-    /// Create a function for series with `width` numbers per value. Only the numbers at `axes` are
-    /// used. `gaps` contains the skipped frames, ascending.
+    /// Create the computation for series with `width` numbers per value. Only the numbers at `axes`
+    /// are used. `gaps` contains the skipped frames, ascending. `fft` selects Fourier transforms.
     ///
     /// # Errors
     /// [`Error::Argument`] if there are no frames or axes, an axis is `width` or larger, or gaps

@@ -194,7 +194,7 @@ by_widest! {
         let mut rest = triangle;
         for (first, panel) in (0..n).step_by(WIDTH).zip(panels) {
             let sums = products_of(&panel[..count], &panel[..count]);
-            // For each coordinate of the panel, the part of its row behind the panel.
+            // For each coordinate of the panel, the elements of its row after those of the panel.
             let mut rows: [&mut [f64]; WIDTH] = Default::default();
             for (row, i) in (first..n.min(first + WIDTH)).enumerate() {
                 let (within, below) = rest.split_at_mut(n - i);

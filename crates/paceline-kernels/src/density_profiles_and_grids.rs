@@ -53,7 +53,7 @@ struct Brick {
 #[derive(Debug, Clone, Copy)]
 struct FastBins {
     first: f32,
-    /// End of the last bin.
+    /// End of the last bin, Å.
     end: f32,
     bins_per_angstrom: f32,
     /// Distance from the middle of a bin, in bin widths, within which the single-precision
@@ -192,14 +192,15 @@ impl Voxels {
         Ok(Ok(found))
     }
 
-    /// Find the voxels of some atoms; return false if a position is not finite.
+    /// Append the voxels of some atoms to `found`. Return false if a position is not finite.
     fn find_voxels(&self, atoms: &[[f32; 3]], found: &mut Vec<u32>) -> bool {
         let mut tile = Tile::default();
         let mut tiles = atoms.chunks(TILE);
         tiles.all(|atoms| self.find_in_tile(atoms, &mut tile, found))
     }
 
-    /// Find the voxels of the atoms of a tile; return false if a position is not finite.
+    /// Append the voxels of the atoms of a tile to `found`. Return false if a position is not
+    /// finite.
     fn find_in_tile(&self, atoms: &[[f32; 3]], tile: &mut Tile, found: &mut Vec<u32>) -> bool {
         assign(atoms, None, &self.rough, tile);
         let (n_y, n_z) = (self.bins[1].len() as u32, self.bins[2].len() as u32);
@@ -230,8 +231,8 @@ struct Sums {
 }
 
 impl Profiles {
-    /// Create profiles. `weights` contains mass and charge of each atom. With `compounds` (compound
-    /// and mass of each atom), it contains those of each compound.
+    /// Create profiles. `compounds` contains the compound and the mass of each atom. `weights`
+    /// contains mass and charge of each compound, or of each atom if there are no compounds.
     ///
     /// # Errors
     /// [`Error::Argument`] if the lengths of the slices do not match, there are no bins, or a
@@ -303,9 +304,9 @@ impl RowKernel for Profiles {
         FrameConversion::Upright
     }
 
-    /// Return the length of a row. A row contains for each axis the mass density in each bin and
-    /// the charge density in each bin; then the end of the last bin and the volume of a bin, along
-    /// each axis.
+    /// Return the length of a row. For each axis, a row contains the mass density in each bin, and
+    /// then the charge density in each bin. After these, it contains the end of the last bin, and
+    /// the volume of a bin along each axis.
     fn n_columns(&self) -> usize {
         6 * self.n_bins + 4
     }
@@ -384,7 +385,7 @@ impl Brick {
         Ok(())
     }
 
-    /// Pass the bins of each atom to `put`, with its index.
+    /// Call `put` with the index and the bins of each atom.
     fn visit(
         &self,
         atoms: &[[f32; 3]],

@@ -375,7 +375,8 @@ impl Whole {
         Ok((broken, apart))
     }
 
-    /// Return true if distances of adjacent atoms and all other links are short, as in most frames.
+    /// Return true if the distances of adjacent atoms and the further links in `others` are short,
+    /// as in most frames.
     fn seems_whole(&self, atoms: &[[f32; 3]], cell: &Cell) -> bool {
         let Neighbouring { first, end, counts } = &self.rows;
         // Limit along each axis that keeps the distance below half the cell, rounded down.
@@ -448,7 +449,7 @@ impl Whole {
 }
 
 impl Neighbouring {
-    /// Find adjacent atoms in memory that are at most `longest` bonds apart, and join their
+    /// Find atoms that are adjacent in memory and at most `longest` bonds apart, and join their
     /// `roots`.
     fn new(
         molecule: &[usize],

@@ -461,7 +461,8 @@ impl HydrogenBonds {
         Ok(())
     }
 
-    /// Sort donor–hydrogen pairs by the atom from which the search starts.
+    /// Sort donor–hydrogen pairs by the atom from which the search starts, and by the class of the
+    /// donor.
     fn probes_of(&self, pairs: &[[u32; 2]]) -> Probes {
         let (_, from_hydrogens) = self.criterion.reach();
         let atom = |[i, j]: [u32; 2]| match from_hydrogens {
@@ -603,7 +604,7 @@ impl Rule {
     }
 
     /// Return the distance from donor to acceptor (Å) and the angle at the hydrogen (degrees) if
-    /// the triple is a bond. `distance` is the one that the search measured.
+    /// the triple is a bond. `distance` is the distance that the search measured (Å).
     fn apply(
         &self,
         measure: &Measure,
@@ -718,7 +719,8 @@ mod tests {
             distance: 3.3,
             slope: 0.00044,
         };
-        // Distance and angle at the donor; angles at the hydrogen are 180, 156.6, 136, 115, 180°.
+        // Distance (Å) and angle (degrees) at the donor. In the first four rows, the angles at the
+        // hydrogen are 180, 157.4, 137.5 and 134.9°.
         for (distance, degrees, wanted) in [
             (2.9, 0.0, [true, true, true, true]),
             (2.9, 15.0, [true, true, true, true]),
@@ -742,8 +744,8 @@ mod tests {
                 bonds.len() == 1
             });
             if distance == 1.5 {
-                // The acceptor is closer to the donor than the hydrogen: only the cone criterion
-                // accepts this.
+                // The angle at the donor is large: of the two criteria that use this angle, only
+                // the cone accepts it.
                 assert_eq!(all[2..], [false, wanted[3]], "{distance} Å, {degrees}°");
             } else {
                 assert_eq!(all, wanted, "{distance} Å, {degrees}°");

@@ -146,7 +146,8 @@ impl Grid {
         (b[1] / n_b, [c[1] / n_c, c[2] / n_c])
     }
 
-    /// Return the minimum distance between two columns, Å.
+    /// Return the minimum distance between two columns with the offsets `j` and `k` along b and c,
+    /// Å.
     fn gap(&self, j: i64, k: i64) -> f64 {
         if j.abs() <= 1 && k.abs() <= 1 {
             return 0.0;

@@ -88,7 +88,7 @@ pub struct Superposed {
     fit: Option<(Columns, Reference)>,
 }
 
-/// Atoms that are superposed on a reference, with the same motion applied to the other atoms.
+/// Atoms that are superposed on a reference. The same motion is applied to the other atoms.
 #[derive(Debug, Clone, Copy)]
 pub struct Fit<'a> {
     /// Columns of these atoms in the block.
@@ -139,7 +139,7 @@ impl Superposed {
         }
     }
 
-    /// Fill the coordinates (Å) of a frame. Return the RMSD (Å) of the fitted atoms, or 0 without a
+    /// Fill `coordinates` (Å) from a frame. Return the RMSD (Å) of the fitted atoms, or 0 without a
     /// fit. The caller must call `check` first.
     pub fn fill(&self, frame: &[f32], scratch: &mut Vec<f32>, coordinates: &mut [f64]) -> f64 {
         let Some((columns, reference)) = &self.fit else {
@@ -155,8 +155,8 @@ impl Superposed {
         rmsd
     }
 
-    /// Call the function with the coordinates (Å) of each frame of a block, in order. Return the
-    /// sum of the RMSDs (Å) of the fitted atoms, or 0 without a fit.
+    /// Call `visit` with the coordinates (Å) of each frame of a block, in order. Return the sum of
+    /// the RMSDs (Å) of the fitted atoms, or 0 without a fit.
     ///
     /// # Errors
     /// As [`Superposed::check`], and if the block does not contain whole frames.

@@ -111,8 +111,9 @@ impl Rdf {
         })
     }
 
-    /// Add the distances in all frames of a block to `counts`, one count per bin. Return the sum of
-    /// the cell volumes (Å³), or the first frame that cannot be counted, with the reason.
+    /// Count the distances in all frames of a block, and add the counts to `counts`, one per bin.
+    /// Return the sum of the cell volumes (Å³), or the first frame that cannot be counted, with the
+    /// reason.
     ///
     /// # Errors
     /// [`Error::Argument`] if the slices do not contain the same number of whole frames, the block
@@ -446,8 +447,8 @@ mod tests {
 
     #[test]
     fn distances_on_an_edge_are_counted_exactly() {
-        // Positions are multiples of ⅛ Å and edges are powers of two: nothing is rounded, and many
-        // distances lie on an edge.
+        // Positions are multiples of ⅛ Å, and cell edges are powers of two: nothing is rounded, and
+        // many distances lie on the edge of a bin.
         let mut random = Random(52);
         for cell in [[32.0, 64.0, 32.0, 90.0, 90.0, 90.0], NONE] {
             let frame = random.structure(150, 20.0, 8.0);

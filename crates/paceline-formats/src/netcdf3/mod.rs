@@ -112,7 +112,8 @@ impl NetcdfDecoder {
         Err(Fault::bad(0, expected, "room for others"))
     }
 
-    /// Decode time (ps) and cell of a frame from the bytes of its runs.
+    /// Decode time (ps) and cell of a frame. `bytes` contains the byte ranges of the plan, one
+    /// after the other.
     ///
     /// # Errors
     /// [`Fault::Bad`] if the time or the cell is impossible.
@@ -152,7 +153,7 @@ impl NetcdfDecoder {
         if values.iter().all(|&value| value == FILL) {
             values.fill(0.0);
         }
-        // A factor in the header may make numbers negative; this is not damage.
+        // A factor in the header may make numbers negative. This is no sign of damage.
         let sign = part.number.scale.sign();
         if values.iter().all(|&value| is_possible(sign * value)) {
             return Ok(());
@@ -248,7 +249,7 @@ struct Part {
 /// Wanted numbers of a variable that are contiguous in the file.
 #[derive(Debug)]
 struct Piece {
-    /// Offset in the concatenated runs.
+    /// Offset in the concatenated byte ranges of the plan, bytes.
     source: usize,
     /// Index of the first number among the wanted numbers.
     target: usize,
@@ -321,12 +322,12 @@ impl Part {
         }
     }
 
-    /// Decode the first number, in the unit of the file.
+    /// Decode the first number of the variable, in the unit of the file.
     pub fn first(&self, bytes: &[u8]) -> f64 {
         self.number.value(&bytes[self.pieces[0].source..])
     }
 
-    /// Decode all numbers, and convert them to paceline's unit in f32, as in MDAnalysis.
+    /// Decode the wanted numbers, and convert them to paceline's unit in f32, as in MDAnalysis.
     pub fn gather(&self, bytes: &[u8], out: &mut [f32]) {
         let number = self.number;
         match (number.double, number.scale) {

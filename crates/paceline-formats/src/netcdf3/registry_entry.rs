@@ -17,7 +17,7 @@ use crate::source::Source;
 use crate::xdr::padding;
 use crate::{Decoder, Encoder, Fields};
 
-/// Format of Amber's conventions in NetCDF's classic formats.
+/// The format Amber NetCDF: Amber's conventions in NetCDF's classic formats.
 #[derive(Debug)]
 pub struct Netcdf3;
 
@@ -109,8 +109,8 @@ impl Format for Netcdf3 {
     }
 }
 
-/// Return true if the file has a variable for times, but in the first frame, only data of the atoms
-/// were written, and no time.
+/// Return true if the file has a variable for times, but the first frame contains only data of the
+/// atoms, and no time.
 fn lacks_times(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> {
     let is_unwritten = |role| -> Result<bool> {
         let Some(variable) = layout.variable(role) else {
@@ -159,7 +159,7 @@ fn records(
         }
         Alignment::Unknown => vec![cut.map(|note| note + OR_ELSEWHERE), other_count],
         // Only the time and the cell of the last complete frame were checked. Bytes may have been
-        // inserted in this frame after them.
+        // inserted after the cell of this frame.
         Alignment::Kept { cut_too: false } if n_claimed == Some(n) => {
             let or = format!("; or so many bytes were inserted in frame {}", n - 1);
             vec![other_count, cut.map(|note| note + &or)]
@@ -303,7 +303,7 @@ const DT_CHANGE: f64 = 0.01;
 /// in addition to rounding errors.
 const DRIFT: f64 = 0.001;
 
-/// Result of the check of the offsets of frames.
+/// Result of the check whether frames are at the offsets of the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Alignment {
     /// Frames are at the offsets of the header. `cut_too` is true if this also holds for the
@@ -369,22 +369,22 @@ enum Found {
         time: f64,
         cell: [f32; 6],
     },
-    /// Zeros, or the fill value of the library, so that the numbers were never written.
+    /// Zeros, or the fill value of the NetCDF library: the numbers were never written.
     Unwritten,
     Impossible,
     /// The file ends before this offset.
     Nothing,
 }
 
-/// Reader of time and cell of frames.
+/// Reader of the times and cells by which the offsets of frames are checked.
 struct Numbers<'a> {
     source: &'a dyn Source,
     layout: &'a Layout,
     size: u64,
     decoder: NetcdfDecoder,
-    /// Time and cell of the first frame.
+    /// Time (ps) and cell of the first frame; `None` if they were never written or are impossible.
     first: Option<(f64, [f32; 6])>,
-    /// Time from the first frame to the second, ps, and its uncertainty.
+    /// Time from the first frame to the second, and its uncertainty, ps; `None` if it is unknown.
     dt: Option<(f64, f64)>,
 }
 

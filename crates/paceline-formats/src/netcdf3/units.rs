@@ -72,7 +72,7 @@ const UNITS: [(&[&str], &[&str], Size, Powers); 15] = [
     (&[], &["hartree"], size(4.359_744_34, -21), ENERGY),
 ];
 
-/// Prefixes, as letters and as names.
+/// SI prefixes: letters, name and power of ten.
 const PREFIXES: [(&[&str], &str, i32); 10] = [
     (&["a"], "atto", -18),
     (&["f"], "femto", -15),

@@ -190,10 +190,10 @@ struct Plan {
     pieces: Vec<Piece>,
 }
 
-/// Numbers of adjacent atoms of the frame.
+/// Wanted numbers of adjacent atoms in one field.
 #[derive(Debug)]
 struct Piece {
-    /// Offset from the first wanted number of the same field.
+    /// Offset from the first wanted number of the same field, bytes.
     source: usize,
     n_atoms: usize,
 }
@@ -344,9 +344,9 @@ struct Contents {
     pub size: u64,
     /// Size of a number, bytes.
     pub width: u64,
-    /// Offset of the box in the frame.
+    /// Offset of the box in the frame, bytes; `None` if there is no box.
     pub cell: Option<u64>,
-    /// Offsets of positions, velocities and forces.
+    /// Offsets of positions, velocities and forces in the frame, bytes; `None` for a missing field.
     pub fields: [Option<u64>; 3],
 }
 
@@ -481,7 +481,7 @@ impl TrrEncoder {
     /// # Errors
     /// The reason, as a message, if no TRR file can have this number of atoms.
     pub fn new(n_atoms: usize) -> Result<Self, String> {
-        // The size of a field is stored in 31 bits.
+        // The header stores the size of a field, 12 bytes per atom, as a signed 32-bit integer.
         let most = i32::MAX as usize / 12;
         match n_atoms {
             0 => Err("expected at least one atom, found none".into()),
@@ -528,7 +528,7 @@ impl Encoder for TrrEncoder {
     }
 }
 
-/// Append a header. `sizes` are the sizes of the fields in bytes; `reals` are the time, ps, and λ.
+/// Append a header. `sizes` are the sizes of the fields in bytes; `reals` are the time (ps) and λ.
 fn put_header(n_atoms: usize, sizes: [usize; 3], step: i32, reals: [f32; 2], bytes: &mut Vec<u8>) {
     let mut blocks = [0; BLOCKS.len()];
     blocks[BOX] = CELL_LEN;

@@ -107,7 +107,7 @@ impl Packed {
         Ok(packed)
     }
 
-    /// Return the minimum and maximum number of bytes for this number of atoms.
+    /// Return the minimum and maximum number of packed bytes for this number of atoms.
     fn len_bounds(&self) -> (u64, u64) {
         let atoms = self.n_atoms as u64;
         let full = u64::from(self.full_bits());
@@ -147,7 +147,8 @@ impl Packed {
         self.decode_groups(walk.as_ref(), bytes, wanted, positions)
     }
 
-    /// Decode with the help of `walk`, which affects only the speed.
+    /// Decode the wanted atoms as `decode` does. If `walk` is given, it decodes usual groups
+    /// faster; the result is the same.
     fn decode_groups(
         &self,
         walk: Option<&Walk<'_>>,
@@ -197,7 +198,8 @@ impl Packed {
     }
 }
 
-/// Parse the maximum. Return the number of values from the minimum to the maximum, along each axis.
+/// Parse the maximum coordinates. Return the number of integers from the minimum to the maximum,
+/// along each axis.
 fn parse_sizes(xdr: &mut Xdr<'_>, minimum: [i32; 3]) -> Result<[u32; 3], Fault> {
     let mut sizes = [0; 3];
     for (size, minimum) in sizes.iter_mut().zip(minimum) {
@@ -231,7 +233,7 @@ pub(super) struct GroupStart {
     pub(super) bit: u64,
     /// Index of the first atom of the group.
     pub(super) atom: usize,
-    /// Number of wanted atoms before that atom.
+    /// Number of wanted atoms before the group.
     pub(super) out: usize,
     /// Number of atoms in the run of the previous group. This group has the same number if its flag
     /// is 0.
@@ -383,7 +385,8 @@ impl<'a> Groups<'a> {
         self.within(at, position)
     }
 
-    /// Decode a position from its difference to `before`, stored at `bit`.
+    /// Decode a position from its difference to `before`, stored at `bit`. Advance `bit` past the
+    /// difference.
     fn step(&mut self, before: [i64; 3], bit: &mut u64, small: usize) -> Result<[i64; 3], Fault> {
         let at = *bit;
         let size = SMALL_SIZES[small];

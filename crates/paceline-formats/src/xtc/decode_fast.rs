@@ -178,7 +178,7 @@ impl<'a> Walk<'a> {
         Some((group, place))
     }
 
-    /// Unpack a group in which all atoms are wanted.
+    /// Unpack a group of which all atoms are wanted, and write the atoms to `positions`, in Å.
     #[inline(always)]
     fn unpack_to(&self, positions: &mut [f32; GROUP_FLOATS], group: Group, sound: &mut Sound) {
         self.unpack(group, group.run, sound, |slot, position| {
@@ -260,14 +260,15 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Check that a position, relative to the minimum, is from 0 to the maximum.
+    /// Check that a position, relative to the minimum, is from 0 to the maximum. Record an error in
+    /// `sound`.
     #[inline(always)]
     fn check(&self, position: Four, sound: &mut Sound) {
         let outside = position.or(self.last.minus(position));
         sound.positions = sound.positions.or(outside);
     }
 
-    /// Convert a position to Å.
+    /// Convert a position, relative to the minimum, to Å.
     #[inline(always)]
     fn angstrom(&self, position: Four) -> [f32; 4] {
         position.plus(self.minimum).scaled(self.scale)

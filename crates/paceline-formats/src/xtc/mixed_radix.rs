@@ -132,17 +132,18 @@ pub(super) static SMALL: [Small; SMALL_FAST + 1] = {
     table
 };
 
-/// Full position as three digits of a number with up to `WINDOW` bits, the usual encoding.
+/// Decoder of full positions that are stored as three digits of a number with up to `WINDOW` bits,
+/// the usual encoding.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Digits {
     layout: Layout,
     pub(super) bits: usize,
     size_yz: u64,
     size_z: u64,
-    /// 2^(64 + `x_shift`) / (size y × size z), rounded up.
+    /// Factor for division by size y × size z: 2^(64 + `x_shift`) / (size y × size z), rounded up.
     x_factor: u64,
     x_shift: u32,
-    /// 2^64 / size z, rounded up.
+    /// Factor for division by size z: 2^64 / size z, rounded up.
     y_factor: u64,
 }
 
@@ -193,7 +194,7 @@ impl Digits {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Far {
     digits: Digits,
-    /// Largest valid number.
+    /// Largest valid number: size³ − 1.
     last: u64,
     /// Digits that encode the difference 0 along x, y and z.
     pub(super) half: [i32; 4],

@@ -8,7 +8,7 @@ pub(super) use portable::{Floats, Four, Two};
 #[cfg(target_arch = "x86_64")]
 pub(super) use sse2::{Floats, Four, Two};
 
-/// Lanes in SSE2 registers.
+/// The types of lanes in SSE2 registers.
 #[cfg(target_arch = "x86_64")]
 mod sse2 {
     use std::arch::x86_64::*;
@@ -181,7 +181,7 @@ mod sse2 {
     }
 }
 
-/// Lanes as arrays, which the compiler may vectorise.
+/// The types of lanes as arrays, which the compiler may vectorise.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod portable {
     /// Two unsigned 64-bit integers.
@@ -344,7 +344,7 @@ mod portable {
 mod tests {
     use super::{portable, sse2};
 
-    /// Evaluate an expression with both kinds of lanes, and compare the results as floats.
+    /// Evaluate an expression with both kinds of lanes, and compare the results.
     macro_rules! both {
         ($a:expr, $b:expr, $count:expr, |$kind:ident, $x:ident, $y:ident, $n:ident| $result:expr) => {{
             let of_portable = {

@@ -78,7 +78,8 @@ by_widest! {
     }
 }
 
-/// Groups of atoms in separate arrays: the common part of the kernels in this module.
+/// Groups of atoms, whose positions are copied to separate arrays: the common part of the kernels
+/// in this module.
 #[derive(Debug, Clone)]
 pub(crate) struct Groups<const N: usize> {
     columns: [Columns; N],

@@ -54,7 +54,7 @@ const PPII_COS: f64 = 0.874_619_707_139_395_7;
 /// Mark of a missing acceptor.
 const NONE: u32 = u32::MAX;
 
-/// Backbone of a protein.
+/// Kernel that assigns the letters of DSSP to the residues of a protein.
 #[derive(Debug, Clone)]
 pub struct Letters {
     /// Columns of N of all residues, then of all CA, all C and all O.
@@ -136,7 +136,7 @@ impl RowKernel for Letters {
     }
 }
 
-/// Positions of the residues in one frame.
+/// Positions of the backbone atoms of each residue in one frame, Å, and the cell.
 struct Backbone<'a> {
     n: &'a [[f32; 3]],
     ca: &'a [[f32; 3]],
@@ -348,7 +348,8 @@ impl Chain {
                 }
             }
         }
-        // A pair that meets both the parallel and an antiparallel condition counts as parallel.
+        // A pair of residues that meets both the parallel and an antiparallel condition counts as
+        // parallel.
         bridges.sort_unstable();
         bridges.dedup_by_key(|bridge| bridge.0);
         self.bridges = bridges;
@@ -470,8 +471,8 @@ impl Chain {
     }
 }
 
-/// Return the energy of a bond in kcal/mol. The arguments are the vectors from O to N, from N to H
-/// and from O to C, Å.
+/// Return the energy of a hydrogen bond in kcal/mol. The arguments are the vectors from O to N,
+/// from N to H and from O to C, Å.
 #[inline]
 fn energy(o_to_n: [f64; 3], n_to_h: [f64; 3], o_to_c: [f64; 3]) -> f64 {
     let o_to_h = std::array::from_fn(|axis| o_to_n[axis] + n_to_h[axis]);
@@ -485,7 +486,8 @@ fn energy(o_to_n: [f64; 3], n_to_h: [f64; 3], o_to_c: [f64; 3]) -> f64 {
     ((energy * 1000.0).round() / 1000.0).max(LEAST)
 }
 
-/// Return the energy of a bond like [`energy`], in single precision.
+/// Return the energy of a hydrogen bond (kcal/mol) like [`energy`], but in single precision,
+/// without rounding and without limits.
 #[inline]
 fn rough_energy(o_to_n: [f64; 3], n_to_h: [f64; 3], o_to_c: [f64; 3]) -> f32 {
     let [n, h, c] = [o_to_n, n_to_h, o_to_c].map(|d| d.map(|x| x as f32));
@@ -519,7 +521,8 @@ mod tests {
     use super::*;
     use crate::tests::Random;
 
-    /// Return the letters of a chain without bends, given pairs of bonded donor and acceptor.
+    /// Return the letters of a chain without bends, given the donor and the acceptor of each
+    /// hydrogen bond.
     fn letters(found: &[[u32; 2]]) -> String {
         let n_residues = 14;
         let line: Vec<[f32; 3]> = (0..n_residues)

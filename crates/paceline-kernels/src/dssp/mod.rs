@@ -21,8 +21,8 @@ pub const STRAND: u8 = 2;
 
 /// Maximum distance from N to O that is searched, Å.
 const REACH: f64 = 5.0;
-/// Coulomb constant: product of the partial charges (in elementary charges) and conversion factor,
-/// kcal Å/mol.
+/// Product of the partial charges (squared elementary charges), and Coulomb's constant (kcal
+/// Å/mol).
 const CHARGES: f64 = 0.084;
 const FACTOR: f64 = 332.0;
 /// Maximum energy of a hydrogen bond, kcal/mol.
@@ -34,7 +34,7 @@ const FEWEST: usize = 6;
 
 const NEEDED_BY: &str = "DSSP";
 
-/// Backbone of a protein.
+/// Kernel that assigns helices and strands to the residues of a protein.
 #[derive(Debug, Clone)]
 pub struct Dssp {
     /// Columns of N of all residues, then all CA, all C and all O, and all H unless hydrogens are
@@ -276,7 +276,7 @@ struct Bonds {
     /// Index at which the acceptors of each donor begin, and the end of the last donor's acceptors.
     begins: Vec<usize>,
     acceptors: Vec<u32>,
-    /// Bits that mark each residue.
+    /// Bits [`HELIX`] and [`STRAND`] of each residue.
     states: Vec<u8>,
 }
 

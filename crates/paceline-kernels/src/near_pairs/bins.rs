@@ -46,10 +46,10 @@ pub(super) struct NearAtom {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bins {
     grid: Grid,
-    /// Atoms and their images, sorted by bin. The padding after the last atom is far from all
-    /// positions.
+    /// x, y and z (Å) of the atoms and their images, sorted by bin. The padding after the last atom
+    /// is far from all positions.
     axes: [Vec<f32>; 3],
-    /// Indices of these atoms in the group, with padding.
+    /// Index in the group of each atom in `axes`, with padding.
     numbers: Vec<u32>,
     begins: Vec<u32>,
     /// Marks, one bit per part. Each row along a begins with a new word, and has `PARTS` more bits
@@ -251,14 +251,14 @@ impl Bins {
         }
     }
 
-    /// Return the begin and the end of the atoms in three bins of a row.
+    /// Return the begin and the end of the atoms in three adjacent bins of a row around a bin.
     #[inline(always)]
     fn row(&self, bin: u32, row: u32) -> [u32; 2] {
         let first = bin.wrapping_add(row) as usize;
         [self.begins[first], self.begins[first + 3]]
     }
 
-    /// Return slices of equal length, so that the bounds are checked only once.
+    /// Return the coordinates as slices of equal length, so that the bounds are checked only once.
     #[inline(always)]
     fn axes(&self) -> [&[f32]; 3] {
         let n = self.axes[0].len();

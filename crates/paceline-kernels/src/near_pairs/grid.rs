@@ -26,7 +26,7 @@ const TO_BITS: f32 = 8_388_608.0;
 const LOW_BITS: u32 = 0x7f_ffff;
 /// Number of positions that are wrapped together.
 pub(super) const PLACED: usize = 64;
-/// Rows of bins around a bin, the nearest first.
+/// Offsets along b and c of the rows of bins around a bin, the nearest first.
 pub(super) const ROWS: [[i32; 2]; 9] = [
     [0, 0],
     [1, 0],
@@ -124,7 +124,7 @@ impl Grid {
         (self.parts()[0] + 2 * PARTS).div_ceil(64)
     }
 
-    /// Edges of a part, Å.
+    /// Vectors along the edges of a part, Å.
     fn edges(&self) -> Matrix3 {
         let parts = self.parts();
         from_fn(|k| self.vectors[k].map(|x| f64::from(x) / parts[k] as f64))
@@ -310,7 +310,8 @@ by_widest! {
     }
 }
 
-/// Set the bits from `first` to `last` after each bit that is set in `from`.
+/// For each bit that is set in `from`, set the bits that follow it at the distances `first` to
+/// `last` in `to`.
 #[inline(always)]
 fn spread_bits(from: &[u64], [first, last]: [i32; 2], words: usize, to: &mut Vec<u64>) {
     to.clear();

@@ -96,8 +96,8 @@ impl PairList {
         [&self.first, self.second.as_ref().unwrap_or(&self.first)]
     }
 
-    /// Pass the pairs of each frame of a block to `take`, with the row of the frame and in the
-    /// order of indices. Return the first frame that cannot be searched, with the reason.
+    /// Call `take` for each frame of a block, with the row of the frame and its pairs in the order
+    /// of indices. Return the first frame that cannot be searched, with the reason.
     ///
     /// # Errors
     /// [`Error::Argument`] if the block lacks some of the atoms.
@@ -119,7 +119,7 @@ impl PairList {
 /// Finds the pairs of one frame after another.
 struct Finder<'a> {
     list: &'a PairList,
-    /// Indices of all atoms in both groups.
+    /// Indices of all atoms, in each of the two groups.
     all: [Vec<u32>; 2],
     search: Search,
     found: Vec<Pair>,
@@ -140,7 +140,8 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// Return pairs in the order of indices, or a message if the frame cannot be searched.
+    /// Return the pairs of a frame in the order of indices, or a message if the frame cannot be
+    /// searched.
     fn find(&mut self, frame: &[f32], dimensions: [f32; 6]) -> Result<&[Pair], String> {
         let (frame, groups) = (frame.as_chunks().0, self.list.groups());
         let cell = match self.list.periodic {
@@ -214,7 +215,7 @@ pub(crate) fn extent(frame: &[Point], lists: [&[u32]; 2]) -> [Point; 2] {
     extent_of(atoms.map(|&atom| frame[atom as usize]))
 }
 
-/// Return the minimum and maximum coordinates, Å.
+/// Return the minimum and maximum coordinates of some positions, Å.
 pub(crate) fn extent_of(positions: impl Iterator<Item = Point>) -> [Point; 2] {
     let mut extent = [[f32::INFINITY; 3], [f32::NEG_INFINITY; 3]];
     for x in positions {

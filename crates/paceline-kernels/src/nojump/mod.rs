@@ -368,8 +368,8 @@ impl NoJump {
     }
 }
 
-/// Return why an atom is lost, for the first lost atom: its position is not finite, or too far
-/// away.
+/// Return the reason why the first lost atom is lost: its position is not finite, or too far away.
+/// `None` if no atom is lost.
 fn lost_atom_reason(atoms: &[usize], frame: &[f32], cell: &Cell) -> Option<String> {
     let mut atoms = atoms.iter();
     let atom = atoms.find(|&&atom| is_lost(position(frame, atom), cell))?;
@@ -508,8 +508,8 @@ impl Lattice {
     }
 }
 
-/// Translate molecules in some rows of a block by the sums of cell vectors. `atoms` is sorted by
-/// molecule, with `sizes` atoms in each molecule.
+/// Translate molecules in some rows of a block by the sums of cell vectors that [`molecule_steps`]
+/// returned. `atoms` is sorted by molecule, with `sizes` atoms in each molecule.
 ///
 /// # Errors
 /// [`Error::Argument`] if the sizes do not match, or an atom or a row is out of range.

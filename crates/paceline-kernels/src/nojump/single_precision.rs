@@ -13,13 +13,13 @@ pub(super) const PIECE: usize = 64;
 /// whole number.
 pub(super) const TO_WHOLE: f32 = 12_582_912.0;
 
-/// Positions of some atoms in a frame of the file.
+/// Positions of a piece of atoms, in the layout of a frame.
 pub(super) type Rows = [[f32; 3]; PIECE];
 /// Three numbers for each atom of a piece.
 type Piece = [[f32; PIECE]; 3];
 const ZEROS: Piece = [[0.0; PIECE]; 3];
 
-/// Some atoms in a frame, aligned to a cache line for fast loads and stores.
+/// A piece of atoms in a frame, aligned to a cache line for fast loads and stores.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub(super) struct PiecePositions {

@@ -86,7 +86,7 @@ impl Followed {
         images
     }
 
-    /// Unwrap atoms through some frames.
+    /// Unwrap atoms through the frames of `steps`, and record the images that `notes` requests.
     pub(super) fn advance(
         &mut self,
         atoms: &[usize],
@@ -306,7 +306,7 @@ fn advance<const WIDE: bool, const N: usize, const MOVE: bool>(
     advance_exactly(MOVE.then_some(rows), last, step, before, now)
 }
 
-/// Repeat the step in double precision.
+/// Repeat a step of a piece of atoms in double precision.
 #[cold]
 #[inline(never)]
 fn advance_exactly(
@@ -334,7 +334,7 @@ fn advance_exactly(
     Ok(())
 }
 
-/// Compute the images in double precision.
+/// Count the images of a piece of atoms in double precision.
 fn count_exactly(
     last: &Step,
     step: &Step,

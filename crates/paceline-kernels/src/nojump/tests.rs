@@ -103,7 +103,8 @@ fn a_row_may_be_noted_for_several_frames() {
 
 #[test]
 fn an_atom_that_was_far_away_is_followed_from_where_it_is() {
-    // The second atom is not unwrapped, because single precision does not suffice for its position.
+    // The second atom is not unwrapped. Single precision does not suffice for some of its
+    // positions.
     let task = NoJump::new(2, &[0]).expect("an atom");
     for (x, other) in [
         ([1.0, 150_001.0, 9.0, 9.0, 1.0], [0.0; 5]),

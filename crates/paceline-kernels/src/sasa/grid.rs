@@ -45,14 +45,14 @@ pub struct Grid {
 /// Spheres of the boxes around a box, copied into contiguous memory.
 #[derive(Debug, Default)]
 pub struct NearbySpheres {
-    /// Arrays of x, y, z (Å) and radius (Å).
+    /// Arrays of x, y, z (Å) and radius (Å) of the copied spheres.
     numbers: [Vec<f32>; 4],
     /// Rows of spheres: the index at which each row begins in this copy, and in the grid.
     rows: Vec<[usize; 2]>,
     n: usize,
     /// Index of the first sphere of the central box.
     pub own: usize,
-    /// Spheres of near boxes, and spheres of the other boxes.
+    /// Runs of spheres in near boxes, and runs of spheres in the other boxes.
     pub runs: [Vec<Run>; 2],
 }
 
@@ -64,7 +64,7 @@ pub struct Run {
 }
 
 impl Grid {
-    /// Sort the atoms of a frame.
+    /// Sort the atoms of a frame into boxes.
     ///
     /// # Errors
     /// A message if a position is too far away. All positions must be finite.
@@ -282,7 +282,7 @@ impl NearbySpheres {
         self.runs.iter_mut().for_each(Vec::clear);
     }
 
-    /// Number of spheres including padding.
+    /// Number of entries that the neighbours of one sphere may need, including padding.
     pub fn room(&self) -> usize {
         self.n + 2 * LANES
     }

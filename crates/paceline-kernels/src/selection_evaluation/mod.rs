@@ -43,9 +43,9 @@ pub enum Node {
     Fixed(Vec<u32>),
     /// Atoms in both selections. The second selection is evaluated only for atoms in the first.
     And([usize; 2]),
-    /// Atoms of either selection.
+    /// Atoms that are in at least one of two selections.
     Or([usize; 2]),
-    /// Atoms that are not in the selection.
+    /// Atoms of the group that are not in the selection.
     Not(usize),
     /// Selection that is applied to all atoms of the Universe instead of the group.
     Global(usize),
@@ -125,14 +125,15 @@ pub enum Center {
     At(Point),
 }
 
-/// Updating group: selections that are applied one after the other, starting from a base group.
+/// Updating group: the atoms that each of some selections finds in a base group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     /// Selection of the base group from all atoms.
     pub base: usize,
     /// Number of atoms of the base group, including atoms that are not read; `None` if it varies.
     pub n_base: Option<usize>,
-    /// Selections that are applied to the base group in turn.
+    /// Selections that are applied to the base group, each by itself. Their atoms are joined in
+    /// this order.
     pub selections: Vec<usize>,
 }
 
@@ -166,7 +167,7 @@ struct Scratch {
     search: Search,
 }
 
-/// One frame.
+/// Data of one frame.
 struct Context<'a> {
     positions: &'a [Point],
     /// Positions in the orientation of the file.
@@ -334,7 +335,7 @@ impl Selected {
         Ok(Domain { mask, total })
     }
 
-    /// Apply a selection to a group, and keep only atoms in `wanted`.
+    /// Apply a selection to a group, and keep only atoms in `wanted`; `None` keeps all atoms.
     fn apply(
         &self,
         number: usize,
