@@ -19,7 +19,7 @@ use rustfft::{Fft, FftPlanner};
 /// Number of partial sums of a sum over frames.
 const LANES: usize = 8;
 
-/// Function of two values of a series whose mean is computed for each lag.
+/// Function of two values of a series. Its mean over pairs of frames is computed for each lag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Correlated {
     /// Squared distance.

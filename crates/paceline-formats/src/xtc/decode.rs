@@ -44,8 +44,8 @@ pub(super) const RUN_MAX: usize = 10;
 /// Largest range of a coordinate for which x, y and z are combined into one number.
 pub(super) const PRODUCT_SIZE_MAX: u32 = 0xff_ffff;
 
-/// Minimum precision, integers per nm. Below 6.4e-29, a position of a 32-bit integer could exceed
-/// the range of a 32-bit float in Å.
+/// Minimum precision, integers per nm. Below 6.4e-29, a coordinate in Å could exceed the range of a
+/// 32-bit float.
 pub(super) const PRECISION_MIN: f32 = 1e-27;
 
 /// Parameters of the packed positions of a frame.

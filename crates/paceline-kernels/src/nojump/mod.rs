@@ -425,7 +425,7 @@ const STEP: f64 = 1.0 / (1 << 24) as f64;
 const MOST: u64 = 1 << 60;
 
 /// Compute, for each frame, the sum of cell vectors that unwraps each centre (Å) since the first
-/// frame, as multiples of [`STEP`]. `cells` contains the cells of all frames. A sum that is too
+/// frame, as multiples of 2⁻²⁴ Å. `cells` contains the cells of all frames. A sum that is too
 /// large becomes `i64::MAX`.
 ///
 /// # Errors
