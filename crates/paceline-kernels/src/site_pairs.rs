@@ -45,7 +45,7 @@ impl Bins {
     }
 }
 
-/// Pairs of groups of atoms, and the bins for the distances of their atoms.
+/// Kernel that sorts the distances between the atoms of pairs of groups into bins.
 #[derive(Debug, Clone)]
 pub struct SitePairs {
     searches: Vec<Searched>,
@@ -60,13 +60,14 @@ struct Searched {
     /// Columns of the atoms of all first groups, one group after the other, then those of the
     /// second group.
     columns: [Vec<u32>; 2],
-    /// Index of the first bin of each atom of the first groups.
+    /// For each atom of the first groups, the index of the first bin of its pairs.
     first_bins: Vec<usize>,
     /// For each first group, the end of its atoms in `columns[0]`.
     ends: Vec<usize>,
-    /// Numbers of atoms of the first pair of groups.
+    /// Numbers of atoms of both groups, in the first pair of this search.
     sizes: [usize; 2],
-    /// Two flags: true if MDAnalysis uses cell lists in the smallest cell, and in the largest cell.
+    /// True if MDAnalysis finds these pairs with cell lists: for an infinitely small cell, and for
+    /// an infinitely large cell.
     by_cells: [bool; 2],
 }
 
@@ -135,11 +136,11 @@ impl SitePairs {
         })
     }
 
-    /// Return the bins of all distances within the range, over all frames and in any order, and the
-    /// sum of the cell volumes (Å³). If a frame cannot be counted, return that frame and the
-    /// reason. Bins are numbered from one pair of groups to the next. Within a pair of groups, atom
-    /// i of the first group and atom j of the second group have their first bin at (i m + j) ×
-    /// (number of bins), where m is the size of the second group.
+    /// Return two values: the bin of each distance within the range, for all frames and in any
+    /// order; and the sum of the cell volumes (Å³). If a frame cannot be counted, return that frame
+    /// and the reason. Bins are numbered from one pair of groups to the next. Within a pair of
+    /// groups, atom i of the first group and atom j of the second group have their first bin at
+    /// (i m + j) × (number of bins), where m is the size of the second group.
     ///
     /// # Errors
     /// [`Error::Argument`] if the frames lack some of the atoms.
@@ -238,8 +239,8 @@ impl Searched {
         Ok(())
     }
 
-    /// Compare all pairs of atoms. Pass each distance up to `end` (Å) to `add`, with the first bin
-    /// of the pair.
+    /// Compare all pairs of atoms. For each distance up to `end` (Å), call `add` with the first bin
+    /// of the first atom, the index of the second atom in its group, and the distance.
     fn compare_all(
         &self,
         frame: &[Point],
@@ -285,7 +286,7 @@ mod tests {
         [0.0; 6],
     ];
 
-    /// Return the counts of all pairs of atoms, one pair after the other.
+    /// Return the count in each bin, one pair of atoms after the other.
     fn counts(task: &SitePairs, frame: &[f32], cell: [f32; 6], n_counts: usize) -> Vec<u64> {
         let frames = Frames::new(frame, frame.len() / 3, &cell).expect("a frame");
         let (found, _) = task.find(&frames).expect("atoms").expect("a cell");
@@ -350,8 +351,8 @@ mod tests {
             // Positions are on a lattice, so that many distances lie at the edge of a bin.
             let frame = random.structure(columns.len(), 170.0, 9.0);
             let mut frame: Vec<f32> = frame.iter().map(|&x| 0.1 * (x as f32).round()).collect();
-            // One atom of the second group is far away, because without a cell the rounding depends
-            // on the extent of both groups.
+            // One atom of group 1 is far away, because without a cell the rounding depends on the
+            // extent of both groups of a pair.
             frame[6..9].fill(-30.7);
             let all = [[0, 4], [1, 4], [2, 4], [3, 4], [4, 4]];
             let task = SitePairs::new(&columns, &sizes, all.as_flattened(), bins, false);

@@ -26,8 +26,8 @@ pub fn allow_threads(n: usize) {
     ALLOWED.set(n.max(1));
 }
 
-/// Return the largest number of threads per frame that kernels called by this thread used since the
-/// last call.
+/// Return the largest number of threads per frame that kernels called by this thread have used
+/// since the last call of `used_threads`.
 pub fn used_threads() -> usize {
     USED.replace(1)
 }
@@ -46,9 +46,9 @@ pub(crate) fn ranges(n: usize, len: usize) -> impl ExactSizeIterator<Item = Rang
     (0..n.div_ceil(len)).map(move |part| part * len..n.min((part + 1) * len))
 }
 
-/// Compute parts on the allowed threads; a thread that is idle computes the next part. Return the
-/// results in the order of parts, and the scratch memory that `scratch` created for the other
-/// threads.
+/// Compute parts on the allowed threads; a thread that is idle computes the next part. The calling
+/// thread uses the scratch memory `own`; each other thread creates its own with `scratch`. Return
+/// the results in the order of parts, and the scratch memory of the other threads.
 pub(crate) fn compute<P: Send, S: Send, T: Send>(
     parts: impl ExactSizeIterator<Item = P> + Send,
     own: &mut S,

@@ -8,8 +8,8 @@ use super::{check_len, frame_len};
 use paceline_base::UnitCell;
 use paceline_base::error::{self, Error};
 
-/// Frame of the block that could not be transformed, and the reason. The positions of the frame
-/// become NaN.
+/// Row of a frame that could not be computed or transformed, and the reason. A transformation sets
+/// the positions of such a frame to NaN.
 pub type Refused = (usize, String);
 
 /// Bonds of a frame that are longer than half the cell after molecules were made whole: row of the
@@ -21,7 +21,7 @@ pub type LongBonds = (usize, usize, [usize; 2], f64);
 pub struct FrameRotation {
     /// Row of the frame in the block.
     pub row: usize,
-    /// Rotation matrix, applied to column vectors from the left.
+    /// Rotation matrix R for row vectors: a vector d becomes d · R.
     pub rotation: Matrix3,
     /// Centre of the rotation, Å.
     pub centre: [f64; 3],
@@ -80,7 +80,7 @@ pub trait Transform: Send + Sync {
     /// [`Error::Argument`] if the slices do not contain the same number of whole frames.
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> error::Result<Vec<Refused>>;
 
-    /// Apply the transformation, and record its findings in the notes.
+    /// Apply the transformation, and record the long bonds and rotations that it finds in `_notes`.
     ///
     /// # Errors
     /// As [`Transform::apply`].
@@ -138,7 +138,7 @@ pub fn rotate_vectors(vectors: &mut [f32], n_atoms: usize, rotations: &[FrameRot
 }
 
 /// Change each frame of a block, given its cell. A frame whose positions and cell are all NaN is
-/// skipped: an earlier step refused it.
+/// skipped, because an earlier transformation refused it.
 ///
 /// # Errors
 /// As [`Transform::apply`].
@@ -203,7 +203,7 @@ pub fn centre(positions: impl Iterator<Item = [f32; 3]>, weights: &[f64]) -> [f6
 }
 
 /// Compute the weighted centres of groups of atoms in each frame, Å. `atoms` is sorted by group,
-/// with `sizes` atoms in each group, and has one weight for each atom.
+/// with `sizes` atoms in each group. `weights` contains one weight for each of these atoms.
 ///
 /// # Errors
 /// [`Error::Argument`] if the sizes do not match, or an atom is out of range.
@@ -246,7 +246,7 @@ pub fn translate(frame: &mut [f32], by: [f64; 3]) {
     }
 }
 
-/// Return the given weights of some atoms, or equal weights.
+/// Return the given weights of some atoms, or weights of 1 if none are given.
 ///
 /// # Errors
 /// [`Error::Argument`] if there are no atoms, an atom is out of range, the number of weights
@@ -300,7 +300,7 @@ mod tests {
         assert!(refused[0].1.contains("180 90 90°, which make no cell"));
         assert!(positions[..6].iter().all(|x| x.is_nan()));
         assert_eq!(positions[6..12], [2.0; 6]);
-        // The refused frame has no cell either, but that is not reported as an error.
+        // Frame 2 was refused earlier. It has no cell either, but it is not refused again.
         assert!(positions[12..18].iter().all(|x| x.is_nan()));
     }
 

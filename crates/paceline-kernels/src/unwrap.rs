@@ -49,7 +49,7 @@ impl Unwrap {
     /// Create a kernel. `bonds` are pairs of a block's atoms.
     ///
     /// # Errors
-    /// [`Error::Argument`] if an atom is `n_atoms` or larger, or there are more than 2³² atoms.
+    /// [`Error::Argument`] if an atom is `n_atoms` or larger, or there are 2³² atoms or more.
     pub fn new(n_atoms: usize, bonds: &[[usize; 2]]) -> Result<Self> {
         if u32::try_from(n_atoms).is_err() {
             return Err(Error::Argument(format!("{n_atoms} atoms are too many")));
@@ -103,14 +103,14 @@ impl Transform for Unwrap {
     }
 }
 
-/// Periodic images of the atoms of a frame. Few images are distinct, so that each atom stores an
-/// index.
+/// Periodic images of the atoms of a frame. Most atoms share an image, so that each atom stores the
+/// index of its image.
 struct Images {
-    /// Distinct images, as numbers of cell vectors. The first image is that of atoms that do not
-    /// move.
+    /// Images, as numbers of cell vectors. The first image is that of atoms that do not move; then
+    /// each step in `broken` adds one.
     known: Vec<[f64; 3]>,
-    /// Image index of each atom. First atoms have index 0; other entries are written before they
-    /// are read.
+    /// Image index of each atom. It is 0 for the first atom of each molecule; other entries are
+    /// written before they are read.
     of_atom: Vec<u32>,
 }
 
@@ -358,8 +358,8 @@ mod tests {
         [16.0, 12.0, 19.0, 80.0, 102.0, 115.0],
     ];
 
-    /// Return a branched chain across several cells, with its atoms in any order, and a bond for
-    /// each step.
+    /// Return the positions of a branched chain across several cells, and its bonds. Each atom is
+    /// bonded to one of the few atoms before it.
     fn molecule(random: &mut Random, n_atoms: usize) -> (Vec<[f64; 3]>, Vec<[usize; 2]>) {
         let mut atoms: Vec<[f64; 3]> = vec![random.vector().map(|x| 8.0 * x)];
         let mut bonds = Vec::new();

@@ -104,7 +104,7 @@ impl Transform for Wrap {
 
 // Translation of all atoms that moves the centre of a group to the middle of the cell.
 
-/// Atoms to be centred, and their target.
+/// Group of atoms whose centre is moved, and the target of the centre.
 #[derive(Debug, Clone)]
 pub struct Center {
     n_atoms: usize,

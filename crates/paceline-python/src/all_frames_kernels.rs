@@ -1,5 +1,5 @@
 //! Kernels that compute one result for all frames, on NumPy arrays: sums over frames, pairs of
-//! frames, and series of particles.
+//! frames, and time series of particles.
 
 use pyo3::prelude::*;
 
@@ -16,8 +16,8 @@ use paceline_kernels::{
     projection, rdf, rmsd_matrix, site_pairs,
 };
 
-/// Merge the co-moments of the right-hand partial result into the left-hand one. Return the number
-/// of frames of both.
+/// Merge the co-moments of the right-hand partial result into the left-hand one. Return the total
+/// number of frames.
 #[pyfunction]
 pub(super) fn merge_covariance(
     py: Python<'_>,
@@ -44,7 +44,8 @@ pub(super) fn merge_covariance(
     Ok(count)
 }
 
-/// Add the rows of some frames to means and sums of squared deviations. Return the number of rows.
+/// Compute means and sums of squared deviations of the rows of some frames, in arrays of zeros.
+/// Return the number of rows.
 #[pyfunction]
 pub(super) fn accumulate_rows(
     py: Python<'_>,
@@ -58,8 +59,8 @@ pub(super) fn accumulate_rows(
     Ok(count)
 }
 
-/// Merge the moments of the right-hand partial result into the left-hand one. Return the number of
-/// frames of both.
+/// Merge the moments of the right-hand partial result into the left-hand one. Return the total
+/// number of frames.
 #[pyfunction]
 pub(super) fn merge_moments(
     py: Python<'_>,
@@ -143,7 +144,7 @@ kernels! {
     }
 }
 
-/// Columns of a group, and labels. Two atoms with the same label are not a pair.
+/// Columns of the atoms of a group, and their labels. Two atoms with the same label are not a pair.
 type LabelledColumns<'py> = (Indices, Option<Array1<'py, u32>>);
 
 kernels! {
@@ -214,7 +215,7 @@ kernels! {
 type FitArrays<'py> = (Indices, Array2<'py, f64>, Option<Array1<'py, f64>>);
 
 kernels! {
-    /// Positions of some columns, with or without superposition.
+    /// Kernel that selects the positions of some columns, and superposes them if there is a `fit`.
     ///
     /// `fit` contains the columns that are superposed, their reference positions (Å), and weights
     /// or None.
@@ -233,8 +234,8 @@ kernels! {
     }
 
     methods {
-        /// Add the frames of a partial result to means (Å) and sums of squared deviations (Å²).
-        /// Return the number of frames, and the sum of their RMSDs (Å).
+        /// Compute means (Å) and sums of squared deviations (Å²) of the positions in some frames,
+        /// in arrays of zeros. Return the number of frames, and the sum of their RMSDs (Å).
         fn add_to_moments(
             &self,
             py: Python<'_>,
@@ -251,8 +252,9 @@ kernels! {
             Ok((count, rmsd?))
         }
 
-        /// Add the frames of a partial result to means (Å) and sums of products of deviations (Å²).
-        /// Products fill the upper triangle, row by row. Return the number of frames.
+        /// Compute means (Å) and sums of products of deviations (Å²) of the positions in some
+        /// frames, in arrays of zeros. Products fill the upper triangle, row by row. Return the
+        /// number of frames.
         fn add_to_covariance(
             &self,
             py: Python<'_>,
@@ -393,21 +395,21 @@ fn put<T: Number>(
     Ok(py.detach(|| rmsd_matrix::put_tile(all, shape, tile, rows, columns))?)
 }
 
-/// Function of the lag time, computed from series of particles.
+/// Function of the lag time, computed from time series of particles.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct Correlation {
     task: correlation::Correlation,
     n_frames: usize,
 }
 
-/// Values of particles, in single or double precision.
+/// Time series of particles, shape (frames, particles, width), in single or double precision.
 #[derive(FromPyObject)]
 enum Series<'py> {
     Single(Array3<'py, f32>),
     Double(Array3<'py, f64>),
 }
 
-/// Rows of particles, and the sum of the rows.
+/// One row for each particle, and the sum of these rows.
 type RowsAndSum = (NewArray<f64, 2>, NewArray<f64, 1>);
 
 #[pymethods]

@@ -27,13 +27,13 @@ fn open_file(path: &Path) -> error::Result<Arc<dyn Source>> {
     Ok(Arc::new(FileSource::open(path)?))
 }
 
-/// Parse samples of a file, with which later reads of the file are compared.
+/// Parse the samples of a file: its fingerprint and hashes, with which later reads are compared.
 pub(super) fn samples_from(samples: &[u8]) -> error::Result<Samples> {
     Samples::from_bytes(samples)
         .ok_or_else(|| Error::Argument("these bytes are not samples of a file".into()))
 }
 
-/// Open a file that samples identify. Later reads are compared with the samples.
+/// Open the version of a file that its samples identify, and compare later reads with the samples.
 pub(super) fn open_verified(
     path: &Path,
     samples: &[u8],
@@ -72,7 +72,7 @@ pub(super) struct WorkerSource {
 }
 
 impl WorkerSource {
-    /// Open a file that samples identify.
+    /// Open the version of a file that its samples identify, with or without a disk cache.
     pub fn open(path: &Path, samples: &[u8], cache: Option<CacheSettings>) -> error::Result<Self> {
         let source = open_verified(path, samples)?;
         Ok(match cache {
@@ -104,11 +104,11 @@ impl WorkerSource {
     }
 }
 
-/// Number of a store, its measured latency (s), and its measured bandwidth (bytes per second).
+/// Number that identifies a store, its measured latency (s), and its bandwidth (bytes per second).
 type StoreEstimate = (u64, f64, f64);
 
-/// Set the number of processes of this machine that share its limit of requests to stores, and the
-/// estimates of stores that another process has measured.
+/// Set the number of processes of this machine that share its limit of requests to stores.
+/// `estimates` contains the latency and bandwidth of stores that another process has measured.
 #[pyfunction]
 #[pyo3(signature = (n_processes, estimates=Vec::new()))]
 pub(crate) fn share_requests(n_processes: usize, estimates: Vec<StoreEstimate>) {
@@ -124,8 +124,8 @@ pub(crate) fn share_requests(n_processes: usize, estimates: Vec<StoreEstimate>) 
     let _ = (n_processes, estimates);
 }
 
-/// Return the estimates of stores that this process has measured. Another process passes them to
-/// [`share_requests`].
+/// Return the latency and bandwidth of each store that this process has measured. Another process
+/// passes them to [`share_requests`].
 #[pyfunction]
 pub(crate) fn store_estimates() -> Vec<StoreEstimate> {
     #[cfg(feature = "stores")]
@@ -140,8 +140,8 @@ pub(crate) fn store_estimates() -> Vec<StoreEstimate> {
 /// Numbers of requests, repeated requests and bytes; latency and waiting time, ns.
 pub(super) type RequestCounts = (u64, u64, u64, u64, u64);
 
-/// Return the requests of this process so far: numbers of requests, repeated requests and bytes;
-/// latency and waiting time, ns.
+/// Return counts of the requests that this process has sent to stores: numbers of requests,
+/// repeated requests and bytes; latency and waiting time, ns.
 #[pyfunction]
 pub(crate) fn requests_sent() -> RequestCounts {
     #[cfg(feature = "stores")]
@@ -206,7 +206,7 @@ mod stores {
         paceline_stores::on_wait(|| {
             Python::attach(|py| match py.check_signals() {
                 Ok(()) => false,
-                // The caller raises the interruption again.
+                // The wait then ends with `Error::Interrupted`, which becomes KeyboardInterrupt.
                 Err(_) => true,
             })
         });
@@ -221,7 +221,8 @@ mod stores {
         }
     }
 
-    /// Open the version of a trajectory that samples identify. This sends no request to a store.
+    /// Open the version of a trajectory that samples identify. This sends no request to a store if
+    /// the samples contain the store's identifier of the version.
     pub(crate) fn open_version(path: &Path, samples: &Samples) -> error::Result<Arc<dyn Source>> {
         let (Some(identity), Some(address)) = (samples.identity(), address_of(path)?) else {
             return open(path);
@@ -267,8 +268,8 @@ mod stores {
         Ok((source, vec![file]))
     }
 
-    /// Return true if the name is that of a format whose frames have equal sizes. Files of such a
-    /// format need no index.
+    /// Return true if the file extension belongs to a format whose frames have equal sizes. Files
+    /// of such a format need no index.
     fn has_name_of_equal_frames(address: &Address) -> bool {
         let extension = address.path().extension().unwrap_or_default();
         let extension = extension.to_string_lossy().to_lowercase();
@@ -310,7 +311,7 @@ mod stores {
 
     #[pymethods]
     impl ObjectBytes {
-        /// Open the version that samples identify, or the current version.
+        /// Open the version that `samples` identify; without `samples`, the current version.
         #[new]
         #[pyo3(signature = (address, samples=None))]
         fn new(py: Python<'_>, address: PathBuf, samples: Option<&[u8]>) -> Result<Self> {
@@ -328,7 +329,7 @@ mod stores {
             })?)
         }
 
-        /// Size, bytes.
+        /// Size of the object, bytes.
         #[getter]
         fn size(&self) -> Result<u64> {
             Ok(self.0.size()?)

@@ -22,7 +22,8 @@ pub(super) enum Failure {
     /// The argument names something that does not exist or is not supported, such as an unknown
     /// unit style.
     Unsupported(String),
-    /// The file contains another system. The values are its number of atoms, and the message.
+    /// The file has another number of atoms than expected. The values are this number and the
+    /// message.
     AtomCount(u64, String),
     Python(PyErr),
 }

@@ -10,7 +10,7 @@ use paceline_formats::error;
 use paceline_kernels::cells_in_standard_form::{Basis, PlacedFrames};
 use paceline_kernels::row_kernel::Frames;
 
-/// Arguments that a kernel reads while the interpreter is released.
+/// Arguments that a kernel reads or writes while the interpreter is released.
 pub(super) trait Lend {
     type Lent<'a>
     where

@@ -34,7 +34,7 @@ kernels! {
     pub(super) struct RowKernel(Box<dyn row_kernel::RowKernel>);
 
     static {
-        /// Compute angles (degrees) at the atoms of the second of three groups. Each group has
+        /// Compute angles (degrees), each at an atom of the second of three groups. Each group has
         /// `n_angles` atoms; the groups follow each other in `columns`.
         angles(columns: Columns, n_angles: usize, periodic: bool) {
             let columns = columns.all(n_angles.saturating_mul(3))?;
@@ -100,9 +100,9 @@ kernels! {
             gyration::Gyration::new(&columns, &sizes, weights.as_deref())
         }
 
-        /// Compute the fraction of contacts of each reference. `pairs` of atoms are sorted by
-        /// reference, with `sizes` pairs each, and `limits` contains one distance (Å) per pair.
-        /// With `beta` (Å⁻¹), the soft definition is used.
+        /// Compute the fraction of contacts of each reference structure that are kept in a frame.
+        /// `pairs` of atoms are sorted by reference, with `sizes` pairs each, and `limits` contains
+        /// one distance (Å) per pair. With `beta` (Å⁻¹), the soft definition of a contact is used.
         contacts(
             columns: Columns,
             pairs: Indices,
@@ -121,7 +121,7 @@ kernels! {
             Dihedrals::new(&columns.of::<usize>(&quadruples)?)
         }
 
-        /// Find helices (bit 1) and strands (bit 2).
+        /// For each residue, return 1 for a helix plus 2 for a strand.
         ///
         /// The atoms in `columns` are all N, then all CA, all C and all O, and all H if
         /// `has_hydrogens`.
@@ -184,8 +184,9 @@ kernels! {
             Components::new(columns, cutoff, periodic)
         }
 
-        /// Compute order parameters along an axis. Vectors extend from the first half of the atoms
-        /// to the second half. `sizes` contains the number of vectors for each mean.
+        /// Compute order parameters along an axis, each as a mean over vectors. Vectors extend from
+        /// the first half of the atoms to the second half. `sizes` contains the number of vectors
+        /// of each mean.
         order(columns: Columns, sizes: Indices, axis: [f64; 3], periodic: bool) {
             let n_vectors: usize = sizes.iter().sum();
             let columns = columns.all(n_vectors.saturating_mul(2))?;
@@ -280,7 +281,8 @@ pub(super) fn allow_threads(n: usize) {
     threads_within_frame::allow_threads(n);
 }
 
-/// Largest number of threads per frame that kernels called by this thread used since the last call.
+/// Return the largest number of threads per frame that kernels called by this thread have used
+/// since the last call of `used_threads`.
 #[pyfunction]
 pub(super) fn used_threads() -> usize {
     threads_within_frame::used_threads()

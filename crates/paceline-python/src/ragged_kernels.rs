@@ -376,7 +376,7 @@ type Links = (NewArray<i64, 2>, NewArray<i64, 1>, NewArray<i64, 1>);
 /// Number of records of each frame, and the records.
 type Records = (NewArray<i64, 1>, NewArray<f64, 2>);
 
-/// Find the paths of at most `longest` bonds between the wanted atoms.
+/// Find pairs of wanted atoms that are connected by a path of at most `longest` bonds.
 #[pyfunction]
 pub(super) fn links(
     py: Python<'_>,

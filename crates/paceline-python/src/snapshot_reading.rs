@@ -112,7 +112,7 @@ narrowed! {
     pub(super) struct RanksOf(Py<PyAny>): callable!([i64::ARRAY, u8::ARRAY] -> i64::ARRAY)
 }
 
-/// Bytes of all atoms in each present column.
+/// For each column, the bytes of all atoms; None if the frame lacks the column.
 type Columns = Vec<Option<NewArray<u8, 1>>>;
 
 /// Seconds of reading, sorting and communicating; numbers of messages, bytes sent and batches;

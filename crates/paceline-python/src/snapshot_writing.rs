@@ -1,5 +1,5 @@
 //! Writing of frames whose atoms are distributed over ranks. One rank writes the headers of the
-//! file, and other ranks write the atoms.
+//! file, and the writing ranks write the atoms.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -395,7 +395,7 @@ impl SnapshotFile {
         self.with(py, |file| Ok(file.n_frames()))
     }
 
-    /// Allocate the next frame.
+    /// Determine where the next frame is written. The first call writes the header of a new file.
     #[pyo3(signature = (fields, *, step, time, cell))]
     fn place(
         &self,
@@ -426,7 +426,7 @@ impl SnapshotFile {
         self.with(py, file::SnapshotFile::cut_back)
     }
 
-    /// Return the names of some atoms in an existing file, 8 bytes each.
+    /// Return the names of some atoms in an existing file, 8 bytes each; None if it contains none.
     fn stored_names<'py>(
         &self,
         py: Python<'py>,
@@ -458,13 +458,14 @@ pub(super) fn spread_ranks(nodes: Vec<String>, n_ranks: usize) -> Vec<usize> {
     collective_writer::spread(&nodes, n_ranks)
 }
 
-/// Choose the writing ranks of frames of `n_bytes` bytes.
+/// Choose the writing ranks for frames of `n_bytes` bytes. `nodes` contains the host name of each
+/// rank.
 #[pyfunction]
 pub(super) fn choose_writers(nodes: Vec<String>, n_bytes: u64) -> Vec<usize> {
     collective_writer::choose_writers(&nodes, n_bytes)
 }
 
-/// Choose the reading ranks.
+/// Choose the ranks that read a snapshot. `nodes` contains the host name of each rank.
 #[pyfunction]
 #[pyo3(signature = (nodes, n_readers=None))]
 pub(super) fn choose_readers(nodes: Vec<String>, n_readers: Option<i64>) -> Result<Vec<usize>> {

@@ -190,7 +190,7 @@ impl Trajectory {
         self.index.index_file().map(PathBuf::from)
     }
 
-    /// Origin of the index: read, scanned or computed.
+    /// Origin of the index: computed, scanned, extended, loaded or sampled.
     #[getter]
     fn index_origin(&self) -> &'static str {
         match self.index.origin() {

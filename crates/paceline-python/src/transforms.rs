@@ -33,8 +33,9 @@ pub(super) fn centers(
     Ok(NewArray::new(found?, [n_frames, sizes.len(), 3]))
 }
 
-/// For each frame, return the sum of cell vectors that unwraps the center of each molecule (Å)
-/// since the first frame, in units of 2⁻²⁴ Å. Every frame must have a cell.
+/// For each frame and molecule, return the sum of cell vectors that unwraps the center of the
+/// molecule since the first frame, in units of 2⁻²⁴ Å. `centers` are in Å. Every frame must have a
+/// cell.
 #[pyfunction]
 pub(super) fn molecule_steps(
     py: Python<'_>,
@@ -58,7 +59,7 @@ pub(super) fn molecule_steps(
     ))
 }
 
-/// Translate molecules in some rows of a block (Å) by the sums that `molecule_steps` returns.
+/// In some rows of a block (Å), translate molecules by the sums that `molecule_steps` returns.
 /// `atoms` are sorted by molecule, with `sizes` atoms each.
 #[pyfunction]
 pub(super) fn move_molecules(

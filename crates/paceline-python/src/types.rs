@@ -231,10 +231,10 @@ pub(super) const fn text(value: &'static str) -> PyStaticExpr {
     }
 }
 
-/// Any object.
+/// Type of any object.
 pub(super) const OBJECT: PyStaticExpr = type_hint_identifier!("builtins", "object");
 
-/// Integer that is passed to Python.
+/// Type of an integer that is passed to Python.
 pub(super) const INT: PyStaticExpr = type_hint_identifier!("builtins", "int");
 
 /// Return the type of a callable.

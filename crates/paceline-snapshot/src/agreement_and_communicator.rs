@@ -170,7 +170,7 @@ fn find(ids: Range, is_wrong: impl Fn(&Range) -> Result<bool>) -> Result<u64> {
     Ok(first)
 }
 
-/// Return the ranks that have a duplicate id, for a message.
+/// Return the first and the last rank that have a duplicate id, as text for a message.
 fn holders(comm: &dyn Communicator, ids: &[i64], id: u64) -> Result<String> {
     let has_it = ids.contains(&(id as i64));
     let all = comm.all_gather(&[u8::from(has_it)])?;
@@ -206,7 +206,7 @@ pub(crate) fn mixed(id: u64) -> u64 {
 /// Reason why a snapshot was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The atoms cannot be written: id and reason.
+    /// The atoms cannot be written. The value is a message with the reason.
     #[error("{0}")]
     Unwritable(String),
     /// The file to be extended has another number of atoms.
@@ -342,8 +342,8 @@ pub enum Reduce {
     Min,
 }
 
-/// Communicator of one rank. All methods except `send`, `receive` and `write_at` are collective:
-/// all ranks call them in the same order.
+/// Communicator of one rank. `rank` and `size` send nothing. `send`, `receive` and `write_at` are
+/// called by single ranks. All other methods are collective: all ranks call them in the same order.
 ///
 /// # Errors
 /// Each method fails if ranks are unreachable. The state of the ranks is then undefined, and the
@@ -368,7 +368,7 @@ pub trait Communicator {
         receive_counts: &[u64],
     ) -> error::Result<()>;
 
-    /// Combine each value with the values at the same index of all ranks.
+    /// Combine each value with the values at the same index of all ranks; replace it by the result.
     fn all_reduce(&self, values: &mut [u64], how: Reduce) -> error::Result<()>;
 
     /// Return the bytes that each rank passed. They are short messages, which may differ in length.

@@ -322,7 +322,7 @@ mod tests {
             let n = name.iter().take_while(|c| c.is_ascii_graphic()).count();
             n > 0 && name[n..].iter().all(|&c| c == b' ' || c == 0)
         };
-        // Test each of these characters at each index, next to the characters at the limits.
+        // Test every character at each index of names whose characters are at the limits.
         let borders = [
             b"Na+     ",
             b"Cl-\0\0\0\0\0",

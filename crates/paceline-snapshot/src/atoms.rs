@@ -220,34 +220,33 @@ impl Batch<'_> {
         u64::from_ne_bytes(self.ids.get(self.first + k))
     }
 
-    /// Position of atom `k`, Å; zeros if there are no positions. The methods below also return
-    /// zeros for missing properties.
+    /// Position of atom `k`, Å; zeros if there are no positions.
     pub fn position(&self, k: usize) -> [f64; 3] {
         vector(self.positions, self.first + k)
     }
 
-    /// Velocity of atom `k`, Å/ps.
+    /// Velocity of atom `k`, Å/ps; zeros if there are no velocities.
     pub fn velocity(&self, k: usize) -> [f64; 3] {
         vector(self.velocities, self.first + k)
     }
 
-    /// Force on atom `k`, kJ/(mol·Å).
+    /// Force on atom `k`, kJ/(mol·Å); zeros if there are no forces.
     pub fn force(&self, k: usize) -> [f64; 3] {
         vector(self.forces, self.first + k)
     }
 
-    /// Name of atom `k` of the batch, padded with blanks.
+    /// Name of atom `k` of the batch, padded with blanks; zero bytes if there are no names.
     pub fn name(&self, k: usize) -> [u8; 8] {
         self.names
             .map_or([0; 8], |column| column.get(self.first + k))
     }
 
-    /// Mass of atom `k`, u.
+    /// Mass of atom `k`, u; 0 if there are no masses.
     pub fn mass(&self, k: usize) -> f64 {
         number(self.masses, self.first + k)
     }
 
-    /// Charge of atom `k`, e.
+    /// Charge of atom `k`, e; 0 if there are no charges.
     pub fn charge(&self, k: usize) -> f64 {
         number(self.charges, self.first + k)
     }
@@ -376,8 +375,8 @@ impl Packing {
     /// Copy packed atoms at some indices, one after another.
     pub fn gather(&self, packed: &[u8], places: &[u32], gathered: &mut [u8]) {
         match self.size {
-            // Size of an atom in CONFIG and HISTORY in double precision. A size known at compile
-            // time saves an eighth of the time of sorting.
+            // Sizes of a packed atom with three vectors in double precision, in CONFIG and in
+            // HISTORY. A size known at compile time saves an eighth of the time of sorting.
             88 => gather::<88>(packed, places, gathered),
             104 => gather::<104>(packed, places, gathered),
             size => {

@@ -122,7 +122,7 @@ impl<'a> SendSchedule<'a> {
 // step of all writers fits into the memory of any rank, for any distribution of the atoms. As many
 // steps as fit are then combined into a batch.
 
-/// Number of steps of a batch that fit into memory if atoms are distributed evenly.
+/// Number of steps that fit into memory together, as one batch, if atoms are distributed evenly.
 const FINENESS: usize = 8;
 
 /// Ranges of ids, counted from 0.
@@ -276,7 +276,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Return the memory of this thread, or new memory if it exceeds the limit.
+    /// Return the memory that this thread stored last, or new memory if it has more than `most`
+    /// bytes.
     pub fn take(most: usize) -> Self {
         let kept = KEPT.take();
         match kept.n_bytes() <= most {

@@ -110,7 +110,7 @@ impl StaticProperties {
         all.filter_map(|(property, found)| found.map(|_| property))
     }
 
-    /// Store the digests of the last check for later checks, after the frame was written.
+    /// Store the digests of the last check for later checks. Call this after the frame was written.
     pub fn keep(&mut self) {
         for (kept, found) in self.kept.iter_mut().zip(self.found) {
             *kept = found.or(*kept);
@@ -154,7 +154,7 @@ pub fn write_properties(
     Ok(())
 }
 
-/// Write a batch of records, each of an index and values.
+/// Write a batch of records, each of which consists of an index and the values of an atom.
 fn put_batch(
     file: &mut dyn Container,
     atoms: std::ops::Range<u64>,

@@ -66,7 +66,7 @@ impl Own {
     }
 }
 
-/// Return all atoms, in order.
+/// Return all atoms of a random system, in the order of their ids.
 pub fn system(n_atoms: usize, random: &mut Random) -> Own {
     let mut vectors = || (0..3 * n_atoms).map(|_| random.number()).collect();
     let vectors = [vectors(), vectors(), vectors()];
@@ -88,7 +88,7 @@ pub fn system(n_atoms: usize, random: &mut Random) -> Own {
     }
 }
 
-/// Distribute atoms to ranks, in random order. A function returns the rank of each atom.
+/// Distribute atoms to ranks, in random order. `rank_of` returns the rank of each atom.
 pub fn scatter(
     all: &Own,
     n_ranks: usize,
@@ -107,7 +107,7 @@ pub fn scatter(
     ranks
 }
 
-/// File that is deleted at the end.
+/// File that is deleted when this value is dropped.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {

@@ -86,7 +86,7 @@ struct Mail<'a> {
 }
 
 impl Mail<'_> {
-    /// Send the atoms of a batch to their writers, and receive atoms.
+    /// Send the atoms of a batch to their writers, and receive the atoms that this rank writes.
     fn send(&mut self, batch: usize) -> Result<()> {
         let comm = self.plan.comm;
         let size = self.plan.packing.size() as u64;
@@ -208,7 +208,7 @@ fn find_places(plan: &Plan<'_>, memory: &mut Memory, atoms: &Range<u64>) -> Resu
 
 // Methods that write each atom separately at its offset.
 
-/// Write the atoms of this rank.
+/// Write the atoms of this rank, each at its offset.
 pub fn direct(plan: &Plan<'_>, cost: &mut Cost) -> Result<()> {
     let target = Target::open(plan)?;
     let mut text = Vec::new();
@@ -220,7 +220,7 @@ pub fn direct(plan: &Plan<'_>, cost: &mut Cost) -> Result<()> {
 }
 
 /// Send the atoms of each rank in turn to rank 0, which writes them. The inner result is an error
-/// of this rank alone; the same holds for the next function.
+/// of this rank alone.
 pub fn serial(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let atoms = plan.job.atoms;
     let mut n_atoms = vec![0; plan.comm.size()];
@@ -242,7 +242,8 @@ pub fn serial(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     Ok(Ok(()))
 }
 
-/// Write the atoms of rank 0, and then the atoms of each other rank.
+/// Write the atoms of rank 0, and then the atoms of each other rank. The inner result is an error
+/// of rank 0 alone.
 fn write_all(plan: &Plan<'_>, n_atoms: &[u64], cost: &mut Cost) -> Result<Result<()>> {
     let mut target = Target::open(plan);
     let mut text = Vec::new();
@@ -270,7 +271,8 @@ fn write_all(plan: &Plan<'_>, n_atoms: &[u64], cost: &mut Cost) -> Result<Result
 }
 
 /// Write the atoms of this rank through MPI-IO. All ranks open the file together, and make the same
-/// number of calls. A rank without further atoms writes nothing in its last calls.
+/// number of calls. A rank without further atoms writes nothing in its last calls. The inner result
+/// is an error of this rank alone.
 pub fn mpiio(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let job = plan.job;
     let at_a_time = plan.budget.written;

@@ -186,7 +186,7 @@ fn is_secret(parameter: &str) -> bool {
 /// Version of an object, as the store states it. The store's text is not interpreted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// Entity tag (ETag), which each request names.
+    /// Entity tag (ETag). Each request requires it, unless it is a weak tag.
     Tag(String),
     /// Time of the last change.
     Modified(String),

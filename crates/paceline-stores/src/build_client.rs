@@ -175,7 +175,7 @@ pub(crate) fn has_credentials(address: &Address) -> bool {
     }
 }
 
-/// The client does not repeat requests, because [`Connector`] does.
+/// Return settings with which a client does not repeat requests, because [`Connector`] does.
 fn once() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig::default(),

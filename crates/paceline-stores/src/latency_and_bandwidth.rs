@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Maximum numbers of long and of short requests in progress.
+/// Maximum numbers of long and of short requests that a machine has in progress.
 pub(crate) const LONG_REQUESTS: usize = 24;
 pub(crate) const SHORT_REQUESTS: usize = 96;
 /// Number of short requests that a reader of blocks of frames has in progress.
@@ -22,7 +22,8 @@ const FIRST_GAP: u64 = 1 << 20;
 const FIRST_GAPS: u64 = 8 << 20;
 /// Maximum gap that is read to avoid a request that must wait for another request, bytes.
 const LARGEST_HOP: f64 = 33_554_432.0;
-/// Gap that is read to avoid such a request while the bandwidth is unknown, bytes.
+/// Gap that is read, while the bandwidth is unknown, to avoid a request that must wait for another
+/// request, bytes.
 const FIRST_HOP: u64 = 4 << 20;
 /// Weights of a new measurement in the estimate. Late responses and slow transfers have less
 /// weight: other requests can only delay a response, and unused connections make transfers slower
@@ -76,7 +77,7 @@ struct Measured {
     bytes: u64,
 }
 
-/// Response that has begun.
+/// Response that is being received. Its parts are used to measure the bandwidth of the store.
 pub(crate) struct Response<'a> {
     pace: &'a Pace,
     /// True if the first part has arrived.
@@ -111,7 +112,7 @@ impl Measured {
         }
     }
 
-    /// Count the time to the beginning of a response.
+    /// Update the estimate of the latency with that of a response.
     fn begun(&mut self, latency: Duration) {
         let found = latency.as_secs_f64();
         let known = self.latency.unwrap_or(found);
@@ -154,7 +155,7 @@ impl Measured {
 }
 
 impl Pace {
-    /// Begin with the estimate of another process, if there is one.
+    /// Create a pace that starts with the estimate of another process, if there is one.
     pub(crate) fn of(known: Option<Estimate>) -> Self {
         Pace(Mutex::new(Measured {
             latency: known.map(|known| known.latency),

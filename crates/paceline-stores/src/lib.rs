@@ -1,6 +1,6 @@
 //! Sources of bytes on object stores and over HTTP.
 //!
-//! A source reads one version of an object: each request names the version that was opened. If a
+//! A source reads one version of an object, and refuses a response from another version. If a
 //! reader announces bytes, they are requested immediately and in parallel, and kept until they are
 //! read. Requests run in separate threads. A process starts these threads at its first request, and
 //! a forked process starts its own.

@@ -310,7 +310,7 @@ impl Download {
         Opening::of(address).map(Download)
     }
 
-    /// Write the object to a new file. Return the text that identifies its version.
+    /// Write the object to a new file. Return the text that identifies its version, if it has one.
     ///
     /// # Errors
     /// Errors of the store, and of writing the file.

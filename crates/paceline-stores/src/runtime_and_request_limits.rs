@@ -92,7 +92,7 @@ pub(crate) trait KeepsBytes: Send + Sync {
     fn drop_bytes(&self, len: usize) -> bool;
 }
 
-/// Estimates by another process, with the numbers of the stores.
+/// Latency and bandwidth of stores that another process has measured, each with the store's number.
 static ESTIMATES: Mutex<Vec<(u64, Estimate)>> = Mutex::new(Vec::new());
 
 /// Return the number that identifies a store in estimates that processes exchange.
@@ -102,7 +102,7 @@ fn number_of(client_key: &str) -> u64 {
     hasher.finish()
 }
 
-/// Return the estimates of all stores of this process, with the numbers of the stores.
+/// Return the measured latency and bandwidth of each store, with the number of the store.
 pub fn estimates() -> Vec<(u64, Estimate)> {
     let process = CURRENT.load(Ordering::Acquire);
     // SAFETY: the pointer is null, or comes from `Box::leak`, so that it stays valid.
@@ -120,8 +120,9 @@ pub fn estimates() -> Vec<(u64, Estimate)> {
 }
 
 /// Set the number of processes that share this machine's limit of requests in flight. Each process
-/// gets an equal share, but at least one long and one short request. Stores that are opened later
-/// begin with the given estimates, which another process has measured.
+/// gets an equal share, but at least one long and one short request. `estimates` contains the
+/// latency and bandwidth of stores that another process has measured; stores that are opened later
+/// begin with them.
 pub fn share_requests(n_processes: usize, estimates: Vec<(u64, Estimate)>) {
     SHARERS.store(n_processes.max(1), Ordering::Relaxed);
     *ESTIMATES.lock().unwrap_or_else(|lock| lock.into_inner()) = estimates;
@@ -197,7 +198,7 @@ pub(crate) struct Process {
     pub(crate) requests: Mutex<Requests>,
 }
 
-/// Return the requests of this process so far.
+/// Return counts of the requests that this process has sent.
 pub fn requests_sent() -> Requests {
     let process = CURRENT.load(Ordering::Acquire);
     // SAFETY: the pointer is null, or comes from `Box::leak`, so that it stays valid.

@@ -35,7 +35,7 @@ _STORE_SETTINGS = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
 )
-#: Minimum age of a temporary file that a killed process may have left, seconds.
+#: Age above which a temporary file may have been left by a killed process, seconds.
 _LEFT = 60.0
 #: Maximum length of a file name to which a suffix can be added, bytes.
 _LONG_NAME = 200
@@ -137,7 +137,7 @@ class Saving:
         self._old: list[Path] = []
 
     def replace(self, paths: Iterable[Path]) -> None:
-        """Delete those of `paths` that no new file replaces, when the new files are published."""
+        """Delete `paths` that no new file replaces, at the time when the files are published."""
         self._old.extend(paths)
 
     def publish(self) -> None:
@@ -491,7 +491,7 @@ def check_local(path: str | os.PathLike) -> None:
 
 
 def check_no_url(path: str | os.PathLike) -> None:
-    """Raise `UnsupportedError` for a URL; the file need not be in the folder of this process.
+    """Raise `UnsupportedError` for a URL, but not for a file outside of the allowed folders.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Cell of the tests, 10 Å long. The atoms lie along x, 1 Å apart.
+/// Cell (Å, degrees) of the tests. Ten atoms lie along x, 1 Å apart, so that they fill its 10 Å.
 const CELL: [f32; 6] = [10.0, 20.0, 20.0, 90.0, 90.0, 90.0];
 
 fn selected(nodes: Vec<Node>, base: usize, selection: usize) -> Vec<u32> {

@@ -26,7 +26,7 @@ pub(crate) const CANCELLED: f64 = 1e-6;
 #[derive(Debug, Clone)]
 pub struct Reference {
     n_atoms: usize,
-    /// Origin of the positions, Å.
+    /// Point that was subtracted from the positions, Å.
     origin: [f64; 3],
     tiles: Vec<Tile>,
     /// Squared size Σ w y², Å².
@@ -44,7 +44,7 @@ struct Tile {
 /// Rigid motion of row vectors: x becomes (x − `centre`) · `rotation`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Motion {
-    /// Centre, Å.
+    /// Point that is subtracted before the rotation, Å.
     pub centre: [f64; 3],
     pub rotation: Matrix3,
 }
@@ -143,7 +143,7 @@ impl Reference {
         (square.total() / self.n_atoms as f64).sqrt()
     }
 
-    /// Call the function with the atoms of the reference and of another structure, tile by tile.
+    /// Call `visit` with the atoms of the reference and of another structure, tile by tile.
     /// `origin` is subtracted from the positions of the other structure.
     fn each_tile<T: Copy + Into<f64>>(
         &self,
@@ -172,7 +172,7 @@ impl Tile {
     }
 }
 
-/// Sums over the atoms of two structures, from one pass.
+/// Sums over the atoms of two structures, computed in one pass over the atoms.
 struct Sums {
     /// Weighted centre of the mobile structure.
     centre: [f64; 3],
@@ -231,8 +231,8 @@ impl Fit {
         }
     }
 
-    /// Return √((Ga + Gb − 2λ) / N) of Theobald (2005); `None` if cancellation would lose too many
-    /// digits.
+    /// Return √((Ga + Gb − 2λ) / N) of Theobald (2005); `None` if the difference has too few
+    /// correct digits.
     fn rmsd(&self) -> Option<f64> {
         let half_square = self.half_norm - self.optimum.eigenvalue();
         (half_square > CANCELLED * self.half_norm)
@@ -408,9 +408,9 @@ pub struct Optimum {
 }
 
 impl Optimum {
-    /// Find the optimum. `inner` is M of Theobald (2005), with the coordinates of the mobile
-    /// structure along rows and those of the reference along columns. `half_norm` is (Ga + Gb) / 2,
-    /// and is at least λ.
+    /// Find the largest eigenvalue λ of K. `inner` is M of Theobald (2005), with the coordinates of
+    /// the mobile structure along rows and those of the reference along columns. `half_norm` is
+    /// (Ga + Gb) / 2, and is at least λ.
     pub fn new(inner: &Matrix3, half_norm: f64) -> Self {
         // λ is σ1 + σ2 ± σ3, where σ are the singular values of M. It therefore lies between ⅓ and
         // 1 times √3 ‖M‖.
@@ -511,8 +511,8 @@ fn largest_root(m: &Matrix3, key: &Matrix4, bound: f64) -> Option<f64> {
 /// until only this eigenvector remains. For a multiple eigenvalue, the vector is any vector of the
 /// eigenspace.
 fn dominant_pair(key: &Matrix4) -> (f64, [f64; 4]) {
-    // No eigenvalue of K + 1 is negative. The power 2^50 separates any two eigenvalues that differ
-    // in double precision.
+    // No eigenvalue of K + 1 is negative. The power 2^50 already separates any two eigenvalues that
+    // differ in double precision; 56 squarings yield the power 2^56.
     let mut power = shifted(key, 1.0);
     for _ in 0..56 {
         let squared: Matrix4 = power.map(|row| std::array::from_fn(|j| dot(&row, &power[j])));

@@ -157,7 +157,7 @@ fn jacobi(mut a: Matrix4) -> [f64; 4] {
     std::array::from_fn(|i| a[i][i])
 }
 
-/// Return the trace of M · R. The best rotation maximises it, and the maximum is λ.
+/// Return the trace of Mᵀ · R. The best rotation maximises it, and the maximum is λ.
 fn overlap(m: &Matrix3, r: &Matrix3) -> f64 {
     (0..3)
         .map(|i| (0..3).map(|j| m[i][j] * r[i][j]).sum::<f64>())

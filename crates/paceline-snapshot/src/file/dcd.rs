@@ -9,7 +9,7 @@ use super::{
 };
 use crate::Result;
 
-/// Numbers of the first record, after "CORD".
+/// Number of integers in the first record after "CORD". The constants below are their indices.
 const N_NUMBERS: usize = 20;
 const COUNT: usize = 0;
 const FIRST_STEP: usize = 1;
@@ -190,7 +190,7 @@ impl Layout for Dcd {
         })
     }
 
-    /// Check the record markers of x and y, which are written after the atoms.
+    /// Check the record markers of x, y and z, which are written after the atoms.
     fn is_whole(&self, settings: &Settings, output: &Output, start: u64) -> Result<bool> {
         let size = 4 * settings.n_atoms;
         let marker = (size as u32).to_le_bytes();

@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// Usual name.
+    /// Usual name of the format.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Config => "CONFIG",
@@ -121,7 +121,7 @@ const AMBER: [f64; 3] = [1.0, 1.0 / 20.455, 1.0 / 4.184];
 /// Options of a file.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// File.
+    /// Path of the file.
     pub path: PathBuf,
     /// Number of atoms of all ranks.
     pub n_atoms: u64,
@@ -192,7 +192,7 @@ struct Existing {
     /// Offset of the first frame.
     first: u64,
     frame_size: u64,
-    /// Number of frames in the header.
+    /// Number of frames according to the header.
     counted: u64,
 }
 
@@ -246,7 +246,8 @@ trait Layout: Send {
         n_frames: u64,
     ) -> Result<Vec<Piece>>;
 
-    /// Return the names, 8 bytes each, of atoms in the first frame, counted from 0.
+    /// Return the names, 8 bytes each, of atoms in the first frame, counted from 0; `None` if the
+    /// format stores no names.
     fn names(
         &self,
         _settings: &Settings,
@@ -340,10 +341,11 @@ impl SnapshotFile {
         Ok(())
     }
 
-    /// Allocate the next frame.
+    /// Determine where the next frame is written. The first call for a new file writes its header.
     ///
-    /// # Errors [`Failure::Unwritable`] if the file cannot hold the frame, [`Error::Changed`] if
-    /// the file was replaced, and [`Error::Io`].
+    /// # Errors
+    /// [`Failure::Unwritable`] if the file cannot hold the frame, [`Error::Changed`] if the file
+    /// was replaced, and [`Error::Io`].
     pub fn place(&mut self, contents: Contents, heading: &Heading) -> Result<Place> {
         if let Some(expected) = self.contents {
             check_contents(&self.settings.path, &contents, &expected)?;
@@ -364,8 +366,8 @@ impl SnapshotFile {
             .layout
             .next(&self.settings, &contents, heading, n_frames, end)?;
         let output = self.opened()?;
-        // Beyond this frame, the file may contain bytes of a killed job, which would be read as
-        // frames.
+        // Beyond the committed frames, the file may contain bytes of a killed job, which would be
+        // read as frames if they stayed.
         if output.size()? > end {
             output.cut(end)?;
         }
@@ -418,7 +420,8 @@ impl SnapshotFile {
         self.opened()?.cut(self.end)
     }
 
-    /// Return the names of some atoms in an existing file, 8 bytes each. Atoms are counted from 0.
+    /// Return the names of some atoms in an existing file, 8 bytes each; `None` if it contains
+    /// none. Atoms are counted from 0.
     ///
     /// # Errors
     /// [`Error::Io`].

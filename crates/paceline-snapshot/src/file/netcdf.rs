@@ -28,7 +28,7 @@ struct Variable {
     /// Dimensions of the variable, without that of the records.
     dimensions: Vec<String>,
     kind: u32,
-    /// Size of an entry, bytes, and offset of the entry in the first record.
+    /// Size of the variable's entry in a record, bytes; and offset in the file of its first entry.
     size: u64,
     begin: u64,
     /// Unit stated in the file, without the padding of some programs; "" if none is stated.

@@ -18,7 +18,7 @@ const LONG_NAME: usize = 200;
 /// Maximum number of symbolic links that are followed to find a file.
 const MOST_LINKS: usize = 40;
 
-/// File in which one rank writes the headers, and other ranks write the atoms.
+/// File in which one rank writes the headers, and the writing ranks write the atoms.
 ///
 /// It has the name `temporary` until it is published as `path`.
 #[derive(Debug)]
@@ -249,7 +249,7 @@ impl Property {
     /// All properties, in the order in which they are written.
     pub const ALL: [Property; 3] = [Property::Masses, Property::Charges, Property::Names];
 
-    /// Usual name.
+    /// Usual name of the property, in the plural.
     pub fn name(self) -> &'static str {
         match self {
             Property::Masses => "masses",
@@ -273,10 +273,11 @@ pub trait Container: Send {
         false
     }
 
-    /// Allocate the next frame.
+    /// Determine where the next frame is written. The first call for a new file writes its header.
     ///
-    /// # Errors [`Failure::Unwritable`] if the file cannot hold the frame, [`Error::Changed`] if
-    /// the file was replaced, and [`Error::Io`].
+    /// # Errors
+    /// [`Failure::Unwritable`] if the file cannot hold the frame, [`Error::Changed`] if the file
+    /// was replaced, and [`Error::Io`].
     fn place(&mut self, contents: Contents, heading: &Heading) -> Result<Place>;
 
     /// Count the frame as complete, after its atoms were written.

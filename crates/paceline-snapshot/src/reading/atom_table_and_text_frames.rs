@@ -383,8 +383,8 @@ impl Text {
         Ok(())
     }
 
-    /// Read the atoms before the atom at `end`. Call a function with the index and the offset of
-    /// each of them; the offset is relative to the bytes read.
+    /// Read the atoms before the atom at `end`. Call `each` with the index, the offset and the
+    /// record of every atom; the offset is relative to the bytes read.
     fn walk(
         &mut self,
         end: u64,

@@ -293,7 +293,7 @@ pub(super) fn owners_of(
 
 /// The open file, on rank 0.
 enum File {
-    /// File of any other format, whose frames are decoded.
+    /// File of any format except H5MD, whose frames are decoded.
     Decoded(Box<Trajectory>),
     /// H5MD.
     #[cfg(all(unix, target_pointer_width = "64"))]

@@ -27,7 +27,7 @@ pub struct WithGhosts {
     pub atoms: AtomTable,
     /// Number of own atoms.
     pub n_local: usize,
-    /// Numbers of cell vectors that were added to the positions in the file.
+    /// For each atom, the numbers of cell vectors that were added to its position in the file.
     pub images: Vec<[i32; 3]>,
 }
 
@@ -40,15 +40,16 @@ pub struct Halo {
     periodic: [bool; 3],
 }
 
-/// Image of an atom: the atom's id, the numbers of added cell vectors, and the atom's row in its
-/// table.
+/// Image of an atom: the atom's id, the numbers of added cell vectors, and the atom's row. Rows of
+/// received atoms follow those of the rank's own atoms.
 type Image = (i64, [i32; 3], usize);
 
 impl Halo {
     /// Make halos of a width (Å), with images along the cell's `periodic` vectors.
     ///
-    /// # Errors [`Error::Unsupported`](paceline_formats::error::Error::Unsupported) if the width is
-    /// not from 0 to 8 cells.
+    /// # Errors
+    /// [`Error::Unsupported`](paceline_formats::error::Error::Unsupported) if the width is not from
+    /// 0 to 8 cells.
     pub fn new(grid: Grid, width: f64, periodic: [bool; 3]) -> Result<Self> {
         let widths = grid.heights().map(|height| width / height);
         if !widths

@@ -71,12 +71,13 @@ impl ArrayFrame {
         })
     }
 
-    /// Step, time and cell.
+    /// Step, time and cell of the frame.
     pub fn heading(&self) -> Heading {
         self.arrays.heading
     }
 
-    /// Read the frame; `None` if another rank failed. The call is collective.
+    /// Read the frame, and return the atoms of this rank; `None` if another rank failed. The call
+    /// is collective.
     pub fn distribute(
         &self,
         comm: &dyn Communicator,

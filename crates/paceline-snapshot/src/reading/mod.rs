@@ -78,7 +78,7 @@ pub struct ReadingCost {
     pub bytes_sent: u64,
     /// Number of batches. All ranks take part in the exchange of a batch.
     pub n_batches: u64,
-    /// Maximum memory in addition to its own atoms, bytes.
+    /// Maximum memory in addition to the rank's own atoms, bytes.
     pub peak_buffer: usize,
 }
 
@@ -224,8 +224,8 @@ impl<'a> Distribution<'a> {
         Ok(())
     }
 
-    /// Check that no rank failed. Return the maximum number of atoms of the batch that any reader
-    /// would receive; `None` if another rank failed.
+    /// Check that no rank failed. Return the maximum number of atoms that any reader receives if
+    /// the batch is sent in one exchange; `None` if another rank failed.
     fn agree(&mut self, decoded: Result<()>) -> Result<Option<u64>> {
         let mut counts = vec![0; self.post.comm.size()];
         if decoded.is_ok() && self.reader.is_some() {

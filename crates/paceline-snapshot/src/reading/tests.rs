@@ -246,7 +246,7 @@ fn memory_is_bounded_whoever_owns_the_atoms() {
     }
 }
 
-/// Return the error of each rank; the string is empty if another rank failed.
+/// Return the error of each rank; `None` for a rank that stopped because another rank failed.
 fn refused(rule: fn(i64) -> i64, damaged: Option<u64>) -> Vec<Option<String>> {
     let case = Case {
         n_atoms: 1000,

@@ -15,7 +15,7 @@ struct Table {
     posts: Vec<Mutex<Vec<Vec<u8>>>>,
 }
 
-/// One rank.
+/// Communicator of one rank, which is a thread.
 struct Thread<'a> {
     table: &'a Table,
     rank: usize,
@@ -69,7 +69,7 @@ impl Thread<'_> {
         taken
     }
 
-    /// Return the numbers of each rank.
+    /// Send numbers to all ranks, and return the numbers of each rank.
     fn all_numbers(&self, numbers: &[u64]) -> Vec<Vec<u64>> {
         let bytes = bytemuck::cast_slice(numbers).to_vec();
         let all = self.swap(vec![bytes; self.size()]);

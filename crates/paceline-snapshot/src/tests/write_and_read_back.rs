@@ -178,7 +178,7 @@ fn an_error_of_one_rank_is_an_error_of_all() {
             ..heading(0)
         };
         let second = writer.write(comm, Ok((own.atoms(), step))).err().unwrap();
-        // Calls in another order.
+        // Rank 1 closes the file while the other ranks write.
         let third = match odd(comm) {
             true => writer.close(comm).err(),
             false => writer.write(comm, Ok((own.atoms(), heading(0)))).err(),

@@ -215,7 +215,7 @@ impl fmt::Display for Busy {
     }
 }
 
-/// Bucket of another region, which the server names.
+/// Error for a bucket in another region. The value is the region that the server names.
 #[derive(Debug)]
 struct OtherRegion(String);
 
@@ -296,7 +296,7 @@ fn text_within(error: &HttpError, text: &str) -> bool {
     false
 }
 
-/// Return the pause that a server requests, in seconds.
+/// Return the pause that a server requests, as a number of seconds or until a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let seconds = match text.parse() {
@@ -392,8 +392,9 @@ impl Hosts {
         }
     }
 
-    /// Follow a redirect, unless it leads from a public server to a private network, or from an
-    /// encrypted connection to an unencrypted one.
+    /// Follow a redirect, unless there is a reason against it. Reasons are, for example, a redirect
+    /// from a public server to a private network, or from an encrypted connection to an unencrypted
+    /// one.
     fn redirect(&self, attempt: Attempt<'_>) -> Action {
         let previous = attempt.previous();
         let against = previous

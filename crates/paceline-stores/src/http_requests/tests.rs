@@ -74,8 +74,8 @@ fn a_server_that_does_not_answer() {
     }
 }
 
-/// Hosts of a name service with a public name, a private one, and a name with addresses of both
-/// kinds.
+/// Return the hosts of a client whose first request goes to `first`. Names are looked up in a table
+/// with public names, private names, and a name with addresses of both kinds.
 fn hosts(first: &str) -> Hosts {
     let hosts = Hosts {
         known: Arc::default(),

@@ -236,7 +236,7 @@ pub type SharedFile = Arc<Mutex<CrashSafeFile>>;
 /// First version of HDF5 whose driver structure contains a version number and functions for
 /// vectors.
 const VECTORS: [c_uint; 3] = [1, 13, 0];
-/// `H5FD_CLASS_VERSION` of that structure. HDF5 refuses other versions.
+/// `H5FD_CLASS_VERSION` of the driver structure since HDF5 1.13. HDF5 refuses other versions.
 const CLASS_VERSION: c_uint = 1;
 /// Number that identifies the driver, from HDF5's range for tests of private drivers.
 const VALUE: c_int = 511;

@@ -173,7 +173,8 @@ impl Hdf5 {
         self.done("H5Fflush", status).map(drop)
     }
 
-    /// Close a file. An error is ignored, because the driver ignores writes at that time.
+    /// Close a file. An error is ignored, because nothing is written at that time: the driver
+    /// ignores writes, or the file is open only for reading.
     pub fn close_file(&self, file: Id) {
         // SAFETY: the file is open, and its identifier is not used again.
         unsafe { (self.functions().H5Fclose)(file) };

@@ -137,7 +137,7 @@ fn create_series<'h>(
     )
 }
 
-/// Write author, program and origin.
+/// Write the author, the program, and the origin of the data.
 fn describe(hdf5: &Hdf5, file: Id, settings: &Settings) -> Hdf5Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let group = hdf5.create_group(file, "h5md")?;
@@ -328,7 +328,7 @@ fn found(hdf5: &Hdf5, id: Id) -> Hdf5Result<std::result::Result<Inspected, Strin
     Ok(Ok(inspected))
 }
 
-/// Describe how an element differs from paceline's.
+/// Describe how an element differs from one that paceline writes; `None` if it does not differ.
 fn other_layout(
     hdf5: &Hdf5,
     id: Id,
@@ -367,7 +367,7 @@ fn other_layout(
     })
 }
 
-/// File that is being read.
+/// H5MD file that is open for reading.
 pub(crate) struct H5mdReader {
     path: PathBuf,
     id: Id,
@@ -434,7 +434,7 @@ impl H5mdReader {
         self.properties
     }
 
-    /// Find a frame.
+    /// Return the location and the heading of a frame.
     pub fn frame(&self, number: u64) -> Result<FrameArrays> {
         let hdf5 = enter(&self.path)?;
         let found = self.found(&hdf5, number);

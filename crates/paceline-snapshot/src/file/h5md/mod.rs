@@ -128,7 +128,7 @@ impl H5md {
     }
 
     /// Find contents, number of frames and last step of a file. Refuse a file with another layout
-    /// or of another system.
+    /// or another number of atoms.
     fn inspect(&mut self, hdf5: &Hdf5) -> Result<()> {
         let Some(id) = self.id else {
             return Ok(());
@@ -452,12 +452,12 @@ fn unlike(path: &Path, found: &str) -> Failure {
     unsupported(path, what)
 }
 
-/// Make the error of a call that writes.
+/// Make the error for an HDF5 call that failed to write.
 fn refused(path: &Path, refusal: &Refusal) -> Failure {
     Error::io(path, "cannot write", io::Error::other(refusal.0.clone())).into()
 }
 
-/// Make the error of a call that reads an existing file.
+/// Make the error for an HDF5 call that failed to read an existing file.
 fn damaged(path: &Path, refusal: &Refusal) -> Failure {
     Error::Damaged {
         path: path.to_owned(),
