@@ -62,7 +62,7 @@ struct Searched {
     columns: [Vec<u32>; 2],
     /// For each atom of the first groups, the index of the first bin of its pairs.
     first_bins: Vec<usize>,
-    /// For each first group, the end of its atoms in `columns[0]`.
+    /// For each first group, the index after its last atom in `columns[0]`.
     ends: Vec<usize>,
     /// Numbers of atoms of both groups, in the first pair of this search.
     sizes: [usize; 2],
@@ -301,7 +301,7 @@ mod tests {
     fn pairs_of_atoms_have_the_sum_of_the_groups() {
         let mut random = Random(81);
         for cell in CELLS {
-            // Test small and large groups, in both orders.
+            // Test groups of different sizes; either group of a pair may be the larger one.
             for (n, m, end) in [
                 (2, 90, 9.0),
                 (50, 200, 11.3),
@@ -329,7 +329,7 @@ mod tests {
                     assert_eq!(sums, wanted, "{cell:?}, {n} and {m} to {end} Å");
                 }
                 assert!(wanted.iter().sum::<u64>() > n as u64, "{cell:?} {n}");
-                // The same pair of groups is counted in both orders.
+                // A pair of atoms has the same counts for both orders of the groups.
                 let (there, back) = found.split_at(n * m * 40);
                 for i in 0..n {
                     for j in 0..m {

@@ -1,4 +1,4 @@
-//! Random structures for the tests of kernels, and tests of their common functions.
+//! Random structures for the tests of kernels, and tests of functions that kernels share.
 
 use super::Columns;
 use super::superposition::Matrix3;

@@ -92,7 +92,7 @@ pub(crate) fn compute<P: Send, S: Send, T: Send>(
     })
 }
 
-/// Compute parts without scratch memory.
+/// Compute parts that need no scratch memory. Return the results in the order of parts.
 pub fn compute_parts<P: Send, T: Send>(
     parts: impl ExactSizeIterator<Item = P> + Send,
     task: impl Fn(P) -> T + Sync,

@@ -47,11 +47,11 @@ impl FrameRotation {
 /// bonds and rotations that it finds.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// Conversion of each frame for the kernel; empty if no frame was converted.
+    /// Conversion of each frame to the coordinates of the kernel; empty if no frame was converted.
     pub placements: Vec<Option<Placement>>,
     /// Long bonds, if the transformation checks bonds.
     pub long: Vec<LongBonds>,
-    /// Frames that were rotated.
+    /// Rotations of the frames that were rotated.
     pub rotations: Vec<FrameRotation>,
 }
 
@@ -94,10 +94,9 @@ pub trait Transform: Send + Sync {
     }
 }
 
-/// Apply a transformation to a block of frames with cells of any kind.
+/// Apply a transformation to a block of frames, whose cells may have any orientation.
 ///
-/// # Errors
-/// As [`Transform::apply`].
+/// # Errors As [`Transform::apply`].
 pub fn apply_in_cells(
     task: &dyn Transform,
     positions: &mut [f32],

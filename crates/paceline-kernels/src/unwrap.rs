@@ -26,8 +26,8 @@ const SMALL: usize = 8;
 /// Bonds that close rings, divided into small rings and others.
 ///
 /// A bond that closes a ring cannot be longer than the sum of all other bonds of the ring. In a
-/// small ring, it is therefore not checked if the other bonds are short. Small rings are frequent,
-/// as in water.
+/// small ring, the closing bond is therefore not checked if the other bonds are short. Small rings
+/// are frequent, as in water.
 #[derive(Debug, Clone, Default)]
 struct Closing {
     small: Vec<Step>,

@@ -1,4 +1,4 @@
-//! Wrapping of atoms into the cell, as whole compounds or around a centred group.
+//! Wrapping of atoms or whole compounds into the cell, and translation of a group to a point.
 
 use std::ops::Range;
 
@@ -102,7 +102,8 @@ impl Transform for Wrap {
     }
 }
 
-// Translation of all atoms that moves the centre of a group to the middle of the cell.
+// Translation of all atoms that moves the centre of a group to a point, or to the middle of the
+// cell.
 
 /// Group of atoms whose centre is moved, and the target of the centre.
 #[derive(Debug, Clone)]

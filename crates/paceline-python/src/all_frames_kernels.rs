@@ -126,7 +126,7 @@ kernels! {
 }
 
 kernels! {
-    /// Counts of frames in which two groups have atoms within a cutoff (Å).
+    /// Kernel that counts the frames in which two groups have atoms within a cutoff (Å).
     pub(super) struct ContactMap(pair_distances_and_contacts::ContactMap);
 
     new {
@@ -368,7 +368,7 @@ pub(super) fn put_tile(
     }
 }
 
-/// Copy atoms of each frame of a block to another block.
+/// Copy the given atoms of each frame of a block to the block `out`.
 #[pyfunction]
 pub(super) fn copy_atoms(
     py: Python<'_>,

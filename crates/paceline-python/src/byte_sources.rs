@@ -22,7 +22,7 @@ pub(super) use stores::{
     ObjectBytes, download_object, list_objects, object_version, open, open_version, open_with_index,
 };
 
-/// Open the source of the bytes of a local file.
+/// Open a local file as a source of bytes.
 fn open_file(path: &Path) -> error::Result<Arc<dyn Source>> {
     Ok(Arc::new(FileSource::open(path)?))
 }
@@ -90,8 +90,8 @@ impl WorkerSource {
         })
     }
 
-    /// Return the number of bytes that came from the cache since the last call, and, if blocks are
-    /// no longer stored, the reason.
+    /// Return two values since the last call: the number of bytes that came from the cache; and, if
+    /// the cache no longer stores blocks, the reason.
     pub fn take_cache_use(&self) -> (u64, Option<String>) {
         let cached = self.cached.as_ref().map(|cached| cached.take_use());
         let CacheUse { bytes, notice } = cached.unwrap_or_default();
@@ -213,7 +213,7 @@ mod stores {
         Ok(Address::parse(path)?.filter(|_| !path.exists()))
     }
 
-    /// Open the source of the bytes of a trajectory.
+    /// Open a trajectory, in a local file or in an object store, as a source of bytes.
     pub(crate) fn open(path: &Path) -> error::Result<Arc<dyn Source>> {
         match address_of(path)? {
             Some(address) => Ok(Arc::new(StoreSource::open(&address)?)),
@@ -335,7 +335,7 @@ mod stores {
             Ok(self.0.size()?)
         }
 
-        /// Return bytes, and also request the bytes around them.
+        /// Return `n_bytes` bytes from `offset` on, and also request the bytes around them.
         fn read<'py>(
             &self,
             py: Python<'py>,
@@ -387,7 +387,7 @@ mod stores {
         Ok(py.detach(|| Download::of(&address)?.save(&file))?)
     }
 
-    /// Return the addresses of all objects in the folder of an address, and in its subfolders.
+    /// Return the addresses of all objects that begin with this address, without its last `*`.
     #[pyfunction]
     pub(crate) fn list_objects(py: Python<'_>, address: PathBuf) -> Result<Vec<String>> {
         let address = required(&address)?;
@@ -395,14 +395,14 @@ mod stores {
     }
 }
 
-/// Open the source of the bytes of a trajectory.
+/// Open a trajectory file as a source of bytes.
 #[cfg(not(feature = "stores"))]
 pub(super) fn open(path: &Path) -> error::Result<Arc<dyn Source>> {
     open_file(path)
 }
 
-/// Open the version of a trajectory that the samples of its fingerprint identify. Without object
-/// stores, this is the file.
+/// Open the version of a trajectory that the samples identify. In a build without object stores,
+/// this is always the local file.
 #[cfg(not(feature = "stores"))]
 pub(super) fn open_version(path: &Path, _samples: &Samples) -> error::Result<Arc<dyn Source>> {
     open_file(path)

@@ -369,14 +369,14 @@ pub(super) fn cells_of_vectors(
     Ok(NewArray::new(rows, [matrices.len(), CELL_WIDTH]))
 }
 
-/// Remove noise from upright cells: compute their vectors from their lengths and angles.
+/// Remove rounding errors from upright cells: compute their vectors from lengths and angles.
 #[pyfunction]
 pub(super) fn cells_without_noise(cells: Array2<'_, f64>) -> Result<NewArray<f64, 2>> {
     each_cell(&cells, |cell| cell.without_noise())
 }
 
-/// Return a mask of upright cells. Apart from noise, the vectors of such a cell follow from its
-/// lengths and angles.
+/// Return a mask of upright cells. Apart from rounding errors, the vectors of such a cell follow
+/// from its lengths and angles.
 #[pyfunction]
 pub(super) fn upright_cells(cells: Array2<'_, f64>) -> Result<NewArray<bool, 1>> {
     let (cells, _) = cells.as_chunks::<CELL_WIDTH>();
@@ -384,8 +384,8 @@ pub(super) fn upright_cells(cells: Array2<'_, f64>) -> Result<NewArray<bool, 1>>
     Ok(found.collect::<Vec<_>>().into())
 }
 
-/// Return cells without noise that are periodic along all vectors. Non-periodic vectors become
-/// longer than any displacement.
+/// Return cells without rounding errors that are periodic along all vectors. Non-periodic vectors
+/// become longer than any displacement.
 #[pyfunction]
 pub(super) fn lattices(cells: Array2<'_, f64>) -> Result<NewArray<f64, 2>> {
     each_cell(&cells, |cell| cell.lattice())

@@ -16,8 +16,8 @@ use paceline_formats::error::Error;
 /// Error of a call from Python.
 pub(super) enum Failure {
     Core(Error),
-    /// The format cannot represent the data. The values are the row in its block, if it is one row,
-    /// and the reason.
+    /// The format cannot represent the data. The values are the row of the block, if only one row
+    /// is the cause, and the reason.
     Unwritable(Option<usize>, String),
     /// The argument names something that does not exist or is not supported, such as an unknown
     /// unit style.

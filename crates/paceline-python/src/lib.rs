@@ -70,7 +70,7 @@ mod _core {
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
-    /// Size of a block of a cache, bytes.
+    /// Size of a block of the disk cache, bytes.
     #[pymodule_export]
     const CACHE_BLOCK: u64 = disk_cache::BLOCK;
     /// Maximum gap between wanted bytes that is read together with them, bytes.

@@ -258,8 +258,8 @@ kernels! {
             self.0.n_columns()
         }
 
-        /// Fill a row for each frame. Return the first frame that cannot be computed, with the
-        /// reason.
+        /// Fill a row of `out` for each frame. Return the first row that cannot be computed, with
+        /// the reason.
         fn compute(
             &self,
             py: Python<'_>,

@@ -239,7 +239,7 @@ impl PairFilter {
         }
     }
 
-    /// Return true if two atoms differ in their indices and in their labels.
+    /// Return true if two atoms differ in their indices and, if there are labels, in their labels.
     fn makes_pair(&self, i: u32, j: u32) -> bool {
         let [first, second] = self.ends(i, j);
         let alike = |[one, other]: &[Vec<u32>; 2]| one[i as usize] == other[j as usize];

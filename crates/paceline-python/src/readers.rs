@@ -173,14 +173,14 @@ impl Reader {
         })
     }
 
-    /// Return the number of bytes that came from the cache since the last call, and, if blocks are
-    /// no longer stored, the reason.
+    /// Return two values since the last call: the number of bytes that came from the cache; and, if
+    /// the cache no longer stores blocks, the reason.
     fn take_cache_use(&self) -> (u64, Option<String>) {
         self.source.take_cache_use()
     }
 
-    /// Return the requests to a store since the last call: numbers of requests, repeated requests
-    /// and bytes; latency and waiting time, ns.
+    /// Return counts of the requests to a store since the last call: numbers of requests, repeated
+    /// requests and bytes; latency and waiting time, ns.
     fn take_requests(&self) -> (u64, u64, u64, u64, u64) {
         self.source.take_requests()
     }
@@ -414,14 +414,14 @@ impl ChunkReader {
         })
     }
 
-    /// Return the number of bytes that came from the cache since the last call, and, if blocks are
-    /// no longer stored, the reason.
+    /// Return two values since the last call: the number of bytes that came from the cache; and, if
+    /// the cache no longer stores blocks, the reason.
     fn take_cache_use(&self) -> (u64, Option<String>) {
         self.source.take_cache_use()
     }
 
-    /// Return the requests to a store since the last call: numbers of requests, repeated requests
-    /// and bytes; latency and waiting time, ns.
+    /// Return counts of the requests to a store since the last call: numbers of requests, repeated
+    /// requests and bytes; latency and waiting time, ns.
     fn take_requests(&self) -> (u64, u64, u64, u64, u64) {
         self.source.take_requests()
     }

@@ -36,7 +36,7 @@ attributes! {
         has_names: bool,
         has_masses: bool,
         has_charges: bool,
-        /// Number of atom slots in the file.
+        /// Number of atom slots in the file. Some slots may contain no atom.
         n_places: u64,
         /// Range of the frame in a text file; None for other files. The Rust core decodes text.
         text: Option<TextFrameLocation>,

@@ -233,7 +233,7 @@ impl Trajectory {
         matches!(self.index.layout().clock(), Clock::Counted(_))
     }
 
-    /// Numbers of bytes and of calls that were needed to open the trajectory.
+    /// Number of bytes that were read to open the trajectory, and number of calls that read them.
     #[getter]
     fn traffic(&self) -> (u64, u64) {
         let traffic = self.index.traffic();
@@ -260,8 +260,8 @@ impl Trajectory {
         Ok(traits?)
     }
 
-    /// Return the header of a file that contains `n_frames` of these frames, beginning with
-    /// `first`.
+    /// Return the header of a file that contains `n_frames` frames of this trajectory, beginning
+    /// with frame `first`.
     fn head<'py>(&self, py: Python<'py>, first: u64, n_frames: u64) -> Result<Bound<'py, PyBytes>> {
         let head = py.detach(|| self.index.head(&self.source()?, first, n_frames));
         Ok(PyBytes::new(py, &head?))

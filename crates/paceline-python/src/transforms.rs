@@ -182,8 +182,8 @@ impl NoJump {
         Ok(Self(nojump::NoJump::new(n_atoms, &atoms)?))
     }
 
-    /// Refuse rows without a cell, or with positions that are not finite. Their positions become
-    /// NaN.
+    /// Set the positions to NaN in rows without a cell, or with positions that are not finite.
+    /// Return these rows, with reasons.
     fn check(
         &self,
         py: Python<'_>,
@@ -224,8 +224,9 @@ impl NoJump {
         ))
     }
 
-    /// Move atoms (Å) to their images, given for each frame or for the first frame. Return the rows
-    /// that could not be changed, with reasons.
+    /// Move atoms (Å) to their images. `images` contains the images in every frame, or only in the
+    /// first valid frame; the images in later frames are then counted. Return the rows that could
+    /// not be changed, with reasons.
     fn move_to(
         &self,
         py: Python<'_>,

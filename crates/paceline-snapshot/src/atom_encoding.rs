@@ -116,7 +116,8 @@ impl Arrays {
         Ok(())
     }
 
-    /// Return true if all numbers certainly stay finite in the file.
+    /// Return true if all numbers certainly stay finite in the file. Then none is checked
+    /// separately.
     fn fit(&self, vectors: &Vectors<'_>, vector: usize) -> bool {
         let same = matches!(vectors, Vectors::F32(_)) || self.float.size() == 8;
         same && self.factors[vector].abs() <= 1.0 && all_finite(vectors)
@@ -195,7 +196,7 @@ pub fn all_finite(vectors: &Vectors<'_>) -> bool {
 
 // Lines of an atom in DL_POLY's files.
 
-/// Magnitude up to which a number fits into 12 columns with 6 decimals and a sign.
+/// Magnitude below which a number fits into 12 columns with 6 decimals and a sign.
 const SURE_TO_FIT: f64 = 9999.0;
 
 /// Format of CONFIG and HISTORY, in which the lines of an atom are adjacent.
@@ -218,7 +219,8 @@ impl Text {
         })
     }
 
-    /// Return true if all atoms certainly fit, without examining each number.
+    /// Return true if all atoms certainly fit into their lines. This is faster than a check of each
+    /// atom.
     fn fit(&self, atoms: &Atoms<'_>) -> bool {
         let vectors = atoms.vectors();
         let mut written = vectors.iter().take(1 + self.level);

@@ -1,4 +1,4 @@
-//! The atoms of one rank.
+//! Atoms of one rank, their packing in messages, and the interface of their encoders.
 
 use std::ops::Range;
 
@@ -67,7 +67,7 @@ impl<'a> Atoms<'a> {
         matches!(self.positions, Vectors::F64(_))
     }
 
-    /// Return the fields of the vectors that are present.
+    /// Return which of positions, velocities and forces these atoms have.
     pub fn fields(&self) -> Fields {
         Fields {
             positions: true,
@@ -306,7 +306,7 @@ const BLOCK: usize = 64;
 pub struct Packing {
     /// True if vectors have double precision.
     wide: bool,
-    /// Positions, velocities, forces.
+    /// Offsets of position, velocity and force; `None` for a vector that is not written.
     vectors: [Option<usize>; 3],
     name: Option<usize>,
     masses: Option<usize>,

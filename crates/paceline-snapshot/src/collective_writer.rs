@@ -93,7 +93,7 @@ pub(crate) fn check_call(comm: &dyn Communicator, call: Call, file: u64) -> Resu
 /// none.
 pub struct Writer {
     options: Options,
-    /// File, on rank 0.
+    /// Open file; `None` on all ranks except rank 0.
     file: Option<Box<dyn Container>>,
     /// Node of each rank.
     nodes: Vec<u64>,
@@ -273,11 +273,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Finish the file.
+    /// Close the file, together with all other ranks.
     ///
-    /// # Errors
-    /// The same on all ranks: [`Error::Io`] if the system could not write; the file is closed
-    /// nevertheless.
+    /// # Errors The same on all ranks: [`Error::Io`] if the system could not write; the file is
+    /// closed nevertheless.
     pub fn close(&mut self, comm: &dyn Communicator) -> Result<()> {
         self.check_call(comm, Call::Close)?;
         self.is_open = false;

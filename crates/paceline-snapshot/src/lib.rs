@@ -6,8 +6,8 @@
 //!
 //! - [`write`](fn@write) writes the atoms of all ranks to their offsets, after [`check`](fn@check);
 //! - [`file`](mod@file) writes the parts between the sections, and gives a complete file its name;
-//! - [`atom_encoding`] encodes atoms; [`reading`] distributes the atoms of a file to the ranks.
-//! - [`collective_writer`] does all of this for a file, with ranks that agree on options and errors;
+//! - [`atom_encoding`] encodes atoms; [`reading`] distributes the atoms of a file to the ranks;
+//! - [`collective_writer`] does all of this for one file; its ranks agree on options and errors;
 //! - [`Communicator`] transports bytes between ranks: MPI, threads, or [`SingleRank`].
 //!
 //! `examples/config.rs` writes a CONFIG of two atoms.
@@ -78,7 +78,7 @@ pub struct Job<'a> {
     pub path: &'a Path,
     /// Encoder of an atom's bytes in each section.
     pub records: &'a dyn Records,
-    /// Offset of each section.
+    /// Offset of each section in the file.
     pub starts: &'a [u64],
     /// Number of atoms of all ranks.
     pub n_atoms: u64,

@@ -125,7 +125,7 @@ impl<'a> SendSchedule<'a> {
 /// Number of steps that fit into memory together, as one batch, if atoms are distributed evenly.
 const FINENESS: usize = 8;
 
-/// Ranges of ids, counted from 0.
+/// Division of the ids, counted from 0, into ranges for writers and steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partition {
     n_atoms: u64,
@@ -219,7 +219,7 @@ pub struct MemoryBudget {
     pub near: usize,
     /// Number of atoms that are packed at a time, for all other ranks.
     pub packed: usize,
-    /// Number of indices in the schedule of this rank.
+    /// Maximum number of indices in the schedule of this rank.
     pub known: usize,
 }
 
@@ -305,7 +305,7 @@ pub fn grow(buffer: &mut Vec<u8>, n_bytes: usize) {
 
 // The cost of a frame on one rank.
 
-/// Times and counts.
+/// Cost of writing a frame on one rank: times and counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// Time of communication with other ranks, including waiting.

@@ -315,7 +315,7 @@ pub struct Target<'a> {
     path: &'a Path,
     file: File,
     records: &'a dyn Records,
-    /// Offset of each section.
+    /// Offset of each section in the file.
     starts: &'a [u64],
     /// Number of atoms that are encoded at a time.
     at_a_time: usize,

@@ -190,7 +190,7 @@ pub(crate) enum Version {
     Tag(String),
     /// Time of the last change.
     Modified(String),
-    /// The store states neither: only the size is compared.
+    /// The store states neither a tag nor a time, so that only the size is compared.
     Unknown,
 }
 

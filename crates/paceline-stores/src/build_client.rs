@@ -106,7 +106,7 @@ pub(crate) fn connect(address: &Address) -> Result<Client> {
         matches!(build(address, &others), Ok(Ok(_)))
     };
     let reason = error.split_once("error: ").map_or(&*error, |(_, it)| it);
-    // The rest of this message may quote the file.
+    // The rest of this message may quote the file, which contains a key.
     let decode = "Unable to decode service account file";
     let reason = match reason.contains(decode) {
         true => decode,

@@ -165,7 +165,7 @@ pub(crate) fn check_word(name: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// Return true if any of these variables is set.
+/// Return true if any of these variables is set and not empty.
 pub(crate) fn has_variable(names: &[&str]) -> bool {
     names
         .iter()

@@ -57,7 +57,7 @@ pub struct Estimate {
     pub bandwidth: f64,
 }
 
-/// Latency of a request, and bandwidth of all connections together.
+/// Measured latency of a store's responses, and bandwidth of all connections together.
 #[derive(Debug, Default)]
 pub(crate) struct Pace(Mutex<Measured>);
 
@@ -220,7 +220,7 @@ mod tests {
     const LATENCY: Duration = Duration::from_millis(80);
     const PART: usize = 64 << 10;
 
-    /// Receive a response in parts, and return the time of its end.
+    /// Simulate a response that arrives in parts, and return the time of its end.
     fn receive(pace: &Pace, at: Instant, n_parts: usize, apart: Duration) -> Instant {
         let mut measured = pace.lock();
         measured.begun(LATENCY);

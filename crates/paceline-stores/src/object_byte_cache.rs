@@ -144,7 +144,7 @@ impl Opening {
         })
     }
 
-    /// Wait for the beginning.
+    /// Wait for the beginning of the object, and return the object.
     pub(crate) fn wait(self) -> Result<Arc<Object>> {
         let (front, meta, requests) = self.started.wait()?;
         let (process, version) = (self.process, Version::of(&meta));
@@ -200,7 +200,7 @@ impl Object {
         }
     }
 
-    /// Add the beginning, which was requested before, unless some of its bytes are already kept.
+    /// Add the beginning of the object, unless some of its bytes are already kept.
     fn add_front(&self, front: Bytes) {
         let len = front.len() as u64;
         let mut pieces = self.lock();

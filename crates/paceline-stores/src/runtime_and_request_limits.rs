@@ -78,7 +78,7 @@ pub(crate) async fn caught<T>(
     .await
 }
 
-/// Client for one bucket or host, and its measured latency and throughput.
+/// Client for one bucket or host, and its measured latency and bandwidth.
 pub(crate) struct Store {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) lists: Option<Arc<dyn PaginatedListStore>>,
@@ -136,7 +136,7 @@ pub fn share_requests(n_processes: usize, estimates: Vec<(u64, Estimate)>) {
     }
 }
 
-/// Requests of one kind that this process may have in flight.
+/// Limit of the number of requests, long or short, that this process has in flight.
 struct Limit {
     permits: Semaphore,
     /// Maximum number of requests that all processes of this machine may have in flight.
@@ -194,7 +194,7 @@ pub(crate) struct Process {
     short: Limit,
     /// Number of bytes of all objects that were requested and are still kept.
     pub(crate) kept: AtomicUsize,
-    /// Requests of all objects.
+    /// Counts of the requests for all objects.
     pub(crate) requests: Mutex<Requests>,
 }
 
@@ -297,7 +297,7 @@ impl Process {
         Ok(store)
     }
 
-    /// Add an object that was opened.
+    /// Add an object that was opened to the list of open objects.
     pub(crate) fn add(&self, object: Weak<dyn KeepsBytes>) {
         let mut keepers = self.keepers.lock().unwrap_or_else(|lock| lock.into_inner());
         let (open, most) = &mut *keepers;
@@ -365,7 +365,7 @@ impl Process {
         &limit.permits
     }
 
-    /// Send a request.
+    /// Start a request in the threads of this process, and return without waiting for its result.
     pub(crate) fn send<T: Send + 'static>(
         &self,
         request: impl Future<Output = Result<T>> + Send + 'static,

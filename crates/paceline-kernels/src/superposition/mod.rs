@@ -17,9 +17,9 @@ use crate::check_len;
 use crate::instructions::by_widest;
 use paceline_base::error::{Error, Result};
 
-/// Smallest squared RMSD that is computed as a difference of sums, relative to the squared size of
-/// the two structures. Below this limit, the difference has lost too many digits, and squared
-/// deviations are summed instead.
+/// Smallest sum of squared deviations that is computed as a difference of sums, relative to the sum
+/// of squared positions of both structures. Below this limit, the difference has lost too many
+/// digits, and squared deviations are summed instead.
 pub(crate) const CANCELLED: f64 = 1e-6;
 
 /// Structure to which others are compared, with the weights of its atoms.
@@ -29,7 +29,7 @@ pub struct Reference {
     /// Point that was subtracted from the positions, Å.
     origin: [f64; 3],
     tiles: Vec<Tile>,
-    /// Squared size Σ w y², Å².
+    /// Sum of the squared positions, Σ w y², Å².
     norm: f64,
 }
 

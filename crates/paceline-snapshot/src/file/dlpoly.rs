@@ -20,7 +20,7 @@ const FRAME_HEAD: u64 = 4 * RECORD as u64;
 /// Size of an atom's name, bytes.
 const NAME: usize = 8;
 
-/// Content of a frame's header. If no step length is set, it is the time divided by the step.
+/// Return the header of a frame. If the settings have no step length, it is time divided by step.
 fn moment<'a>(settings: &Settings, heading: &'a Heading) -> Moment<'a> {
     let of_step = || match heading.step {
         0 => 0.0,

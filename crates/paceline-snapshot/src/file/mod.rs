@@ -127,7 +127,7 @@ pub struct Settings {
     pub n_atoms: u64,
     /// Title, for CONFIG, HISTORY and H5MD.
     pub title: String,
-    /// True if an existing file grows.
+    /// True if frames are appended to an existing file.
     pub append: bool,
     /// True if an existing file may be replaced.
     pub overwrite: bool,
@@ -144,7 +144,7 @@ pub struct Settings {
 /// Content of all frames of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Vectors of atoms.
+    /// Fields that every frame contains: positions, velocities and forces.
     pub fields: Fields,
     /// True if frames have a cell.
     pub has_cell: bool,
@@ -168,7 +168,7 @@ pub struct Place {
     pub path: PathBuf,
     /// Offset of atom 1 in each section.
     pub starts: Vec<u64>,
-    /// Warning that readers will find other values than were written, such as another time.
+    /// Warning that programs will read other values than were written, such as another time.
     pub warning: Option<String>,
 }
 
@@ -211,10 +211,10 @@ trait Layout: Send {
         heading: &Heading,
     ) -> Result<Vec<u8>>;
 
-    /// Inspect a file that is to be extended.
+    /// Check a file that is to be extended, and return the location of its frames.
     fn open(&mut self, settings: &Settings, output: &Output) -> Result<Existing>;
 
-    /// True if a frame has its framing bytes.
+    /// True if a frame certainly has its framing bytes.
     fn is_whole(&self, settings: &Settings, output: &Output, start: u64) -> Result<bool>;
 
     /// Refuse an existing file in which a frame does not begin at the expected offset.
@@ -527,7 +527,7 @@ pub fn lengths_and_cosines(cell: &Cell) -> ([f64; 3], [f64; 3]) {
     (lengths, cosines)
 }
 
-/// Convert cosines to angles in degrees; 0 becomes exactly 90.
+/// Convert cosines to angles in degrees; a cosine of 0 becomes exactly 90°.
 pub fn angles(cosines: [f64; 3]) -> [f64; 3] {
     cosines.map(|cosine| 90.0 - cosine.clamp(-1.0, 1.0).asin().to_degrees())
 }

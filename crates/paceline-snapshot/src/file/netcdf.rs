@@ -21,7 +21,7 @@ const CHAR: u32 = 2;
 const FLOAT: u32 = 5;
 const DOUBLE: u32 = 6;
 
-/// Variable that each record holds.
+/// Variable that has an entry in each record.
 #[derive(Debug)]
 struct Variable {
     name: String,
@@ -33,11 +33,12 @@ struct Variable {
     begin: u64,
     /// Unit stated in the file, without the padding of some programs; "" if none is stated.
     unit: String,
-    /// Factor by which readers multiply the numbers, if stated; NaN if it is not a number.
+    /// Values of the attribute `scale_factor`, by which programs multiply the numbers; `None`
+    /// without this attribute. NaN stands for a factor of an integer type.
     scale: Option<Vec<f64>>,
 }
 
-/// Layout of a file.
+/// Layout of a NetCDF file: version, sizes, and variables that have an entry in each record.
 #[derive(Default)]
 pub struct Netcdf {
     version: u8,

@@ -42,8 +42,8 @@ impl Drop for Temporary {
 }
 
 impl Output {
-    /// Create a file that appears under its name when it is published. Until then, other users
-    /// cannot read it, because the file that it replaces may be private.
+    /// Create a file that appears under its name when it is published. If it replaces a file, other
+    /// users cannot read it until then, because the replaced file may be private.
     pub fn new(path: &Path) -> Result<Self> {
         let temporary = temporary_name(path);
         let file = create_new(&temporary, path.exists());
@@ -158,7 +158,7 @@ impl Output {
         Ok(())
     }
 
-    /// Close the file. Some file systems report errors of writing only then.
+    /// Close the file. Some file systems report write errors only when a file is closed.
     pub fn close(self) -> Result<()> {
         let closed = close(self.file);
         Ok(closed.map_err(|source| Error::io(&self.path, "cannot write to disk", source))?)

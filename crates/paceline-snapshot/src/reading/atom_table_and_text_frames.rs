@@ -13,7 +13,7 @@ use paceline_formats::source::Source;
 pub const OWNERS: usize = 0;
 /// Column of atom ids, from 1 to the number of atoms: i64.
 pub const IDS: usize = 1;
-/// Column of positions: three f32 or f64, like the next two columns.
+/// Column of positions: three f32 or three f64 per atom, as for velocities and forces.
 pub const POSITIONS: usize = 2;
 /// Column of velocities.
 pub const VELOCITIES: usize = 3;
@@ -302,7 +302,7 @@ pub trait AtomSource {
 // Atoms of a CONFIG or a HISTORY, with the full precision of the text.
 
 /// Maximum number of bytes of text that are read at a time, large enough for parallel file systems.
-/// The next constant is the minimum.
+/// `LEAST` is the minimum.
 const PIECE: u64 = 4 << 20;
 const LEAST: u64 = 4 << 10;
 

@@ -31,7 +31,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Send atoms to ranks; `to` returns the rank for the owner of an atom. The call is collective.
+    /// Send atoms; `to` returns the rank to which atoms of an owner are sent. The call is
+    /// collective.
     pub fn send(&mut self, atoms: &View<'_>, to: impl Fn(u32) -> usize) -> Result<()> {
         let begun = Instant::now();
         let n = self.comm.size();
@@ -50,7 +51,7 @@ impl<'a> Exchange<'a> {
         self.exchange(&counts)
     }
 
-    /// Return the received atoms, by rank.
+    /// Return the received atoms, one view for each sending rank.
     pub fn received(&self) -> Result<Vec<View<'_>>> {
         parcels(&self.incoming, &self.received, &self.widths)
     }
@@ -159,7 +160,7 @@ pub fn grow(bytes: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// Return the offset of each column in each parcel.
+/// Return the offset of each column in each parcel. The outer list is over columns.
 fn columns_of(counts: &[usize], widths: &Widths) -> Vec<Vec<usize>> {
     let size: usize = widths.iter().sum();
     let mut before = 0;

@@ -59,7 +59,7 @@ pub struct Snapshot {
 /// none.
 pub struct Reader {
     options: Options,
-    /// File, on rank 0.
+    /// Open file; `None` on all ranks except rank 0.
     file: Option<File>,
     readers: Vec<usize>,
     n_atoms: u64,
@@ -291,7 +291,7 @@ pub(super) fn owners_of(
     })
 }
 
-/// The open file, on rank 0.
+/// File that rank 0 has open.
 enum File {
     /// File of any format except H5MD, whose frames are decoded.
     Decoded(Box<Trajectory>),

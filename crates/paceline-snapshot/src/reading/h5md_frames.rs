@@ -142,11 +142,11 @@ fn words_of(arrays: &FrameArrays, fields: Fields, file: &H5mdReader) -> [u64; N_
     words
 }
 
-/// Access to the atoms for a reader. Files are opened when atoms are first requested.
+/// Source of the atoms, for one reading rank. Files are opened when atoms are first requested.
 struct ArraySource<'a> {
     frame: &'a ArrayFrame,
     file: Option<File>,
-    /// HDF5's reader, if the file stores properties of atoms.
+    /// Reader that reads the properties of atoms through HDF5, if the file stores properties.
     properties: Option<H5mdReader>,
 }
 

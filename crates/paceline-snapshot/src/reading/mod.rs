@@ -181,7 +181,7 @@ impl<'a> Distribution<'a> {
         }
     }
 
-    /// Decode the batch.
+    /// Decode this rank's part of a batch, and find the owners of its atoms.
     fn decode(
         &mut self,
         batch: u64,

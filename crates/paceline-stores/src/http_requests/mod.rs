@@ -1,5 +1,5 @@
-//! HTTP requests. They are repeated after temporary errors. Redirects of servers are followed to
-//! public addresses only, unless the user allows others.
+//! HTTP requests. They are repeated after temporary errors. Redirects of public servers are
+//! followed to public addresses only, unless the user allows others.
 
 use std::collections::HashSet;
 use std::env;
@@ -274,7 +274,8 @@ fn is_temporary(status: StatusCode) -> bool {
     matches!(code, 408 | 425 | 429 | 500 | 502 | 503 | 504)
 }
 
-/// Return true if an error is temporary.
+/// Return true if an error may be temporary, so that the request is sent again after `n_tries`
+/// tries.
 fn may_pass(error: &HttpError, n_tries: u32) -> bool {
     match error.kind() {
         _ if text_within(error, REFUSED) => false,
@@ -310,7 +311,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// Environment variable: redirects to private networks are followed.
+/// Environment variable with which redirects to private networks are followed.
 const PRIVATE_REDIRECTS: &str = "PACELINE_PRIVATE_REDIRECTS";
 const REDIRECTS: usize = 5;
 /// Beginning of the message about a redirect that is not followed.
@@ -321,7 +322,7 @@ const REFUSED: &str = "the redirect was refused";
 #[derive(Debug, Clone)]
 struct Hosts {
     known: Arc<Mutex<Known>>,
-    /// Names of proxies, which may be in a private network, but are no targets of redirects.
+    /// Names of proxies. A proxy may be in a private network, but redirects to it are then refused.
     proxies: Arc<HashSet<String>>,
     allows_private: bool,
     look_up: fn(&str) -> io::Result<Vec<SocketAddr>>,

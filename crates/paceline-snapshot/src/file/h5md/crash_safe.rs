@@ -65,7 +65,7 @@ impl CrashSafeFile {
         self.size
     }
 
-    /// Size of the file after the last `apply`, bytes.
+    /// Size of the committed part of the file, bytes.
     pub fn committed(&self) -> u64 {
         self.end
     }
@@ -243,7 +243,7 @@ const VALUE: c_int = 511;
 /// List of free space that each kind of data uses, as in h5py's driver. All metadata share one
 /// list; values and texts (kinds 3 and 4) share another.
 const FREE_SPACE: [c_int; 7] = [1, 1, 1, 3, 3, 1, 1];
-/// Undefined address.
+/// HDF5's value for an undefined address.
 const UNDEFINED: u64 = u64::MAX;
 /// Maximum address.
 const LAST_ADDRESS: u64 = i64::MAX as u64;
@@ -522,7 +522,8 @@ mod tests {
             old: node(level, 2),
             new: node(level, 3),
         };
-        // All keys change in this node: a leaf's last key belongs to the new child.
+        // All keys and children change here. A leaf's last key is written together with the new
+        // child.
         let start = 1000 + FIRST_KEY as u64;
         let leaf = [(start + 96, 88), (1000, 8), (1008, 112)];
         assert_eq!(spans(vec![change(0)], &[]), leaf);

@@ -1,4 +1,4 @@
-//! Objects of an HDF5 file, and the calls for them that snapshots need.
+//! Objects of an HDF5 file, and the functions of HDF5 that snapshots call for them.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -129,7 +129,7 @@ impl Hdf5 {
         Ok(access)
     }
 
-    /// Create or open the file; its identifier stays open.
+    /// Create or open the file, and return its identifier, which the caller must close.
     pub fn open_file(&self, file: &SharedFile, alignment: u64, is_new: bool) -> Result<Id> {
         let functions = self.functions();
         let access = self.access(alignment)?;

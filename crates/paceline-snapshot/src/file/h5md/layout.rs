@@ -241,21 +241,20 @@ pub fn create_property(hdf5: &Hdf5, file: Id, property: Property, n_atoms: u64) 
     }
 }
 
-/// Contents and sizes of a file.
+/// Contents, sizes and last step of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Inspected {
     pub contents: Contents,
     pub n_atoms: u64,
     pub n_frames: u64,
     pub last_step: Option<i64>,
-    /// True for numbers of 64 bits.
+    /// True if positions, velocities and forces have 64 bits.
     pub is_double: bool,
 }
 
-/// Inspect an open file.
+/// Find the contents and sizes of an open file, and check its layout.
 ///
-/// # Errors
-/// [`Error::Unsupported`](crate::Error::Unsupported) for the layout of another writer, and
+/// # Errors [`Error::Unsupported`](crate::Error::Unsupported) for the layout of another writer, and
 /// [`Error::Damaged`](crate::Error::Damaged).
 pub fn inspect(hdf5: &Hdf5, id: Id, path: &Path) -> Result<Inspected> {
     match found(hdf5, id) {
@@ -424,7 +423,7 @@ impl H5mdReader {
         self.inspected.contents
     }
 
-    /// True for numbers of 64 bits.
+    /// True if positions, velocities and forces have 64 bits.
     pub fn is_double(&self) -> bool {
         self.inspected.is_double
     }
@@ -487,7 +486,7 @@ impl H5mdReader {
         Ok(Some(FrameArrays { starts, heading }))
     }
 
-    /// Read a property of some atoms, counted from 0: 8 bytes each.
+    /// Return a property of a range of atoms, 8 bytes per atom. Atoms are counted from 0.
     pub fn property(&self, property: Property, atoms: Range<u64>) -> Result<Vec<u8>> {
         let hdf5 = enter(&self.path)?;
         let read = read_property(&hdf5, self.id, property, self.n_atoms(), atoms);

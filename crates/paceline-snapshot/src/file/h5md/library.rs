@@ -13,7 +13,7 @@ use super::crash_safe::register_driver;
 
 /// HDF5's identifier of an object, in version 1.10 and later.
 pub type Id = i64;
-/// Oldest version that has all functions below.
+/// Oldest version of HDF5 that has all functions of [`Functions`].
 const OLDEST: [c_uint; 3] = [1, 10, 5];
 /// Environment variable that names the library.
 pub const VARIABLE: &str = "PACELINE_HDF5";
@@ -299,7 +299,7 @@ impl Constants {
     }
 }
 
-/// Find a function or a variable.
+/// Find a function or a variable of a library; NULL if the library has none of this name.
 fn symbol(handle: *mut c_void, name: &str) -> *mut c_void {
     let name = CString::new(name).unwrap_or_default();
     // SAFETY: the handle is that of a library that stays loaded, or of the process; the name ends
@@ -350,7 +350,7 @@ fn last_error() -> String {
     })
 }
 
-/// Ask HDF5 for its version. This needs no other function.
+/// Return the version of HDF5. This is possible before all other functions are found.
 fn version_of(symbol: &dyn Fn(&str) -> *mut c_void) -> Result<[c_uint; 3], String> {
     let found = symbol("H5get_libversion");
     if found.is_null() {
