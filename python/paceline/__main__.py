@@ -34,7 +34,7 @@ _WITH_VALUE = ("-j", "--workers")
 
 #: Module of Jupyter's Python kernel.
 _KERNEL = "ipykernel_launcher"
-#: Environment variable that contains paceline's options.
+#: Environment variable that contains paceline's options for a Jupyter kernel.
 _KERNEL_OPTIONS = "PACELINE_KERNEL_OPTIONS"
 
 
@@ -148,8 +148,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(script: list[str], module: bool, options: argparse.Namespace) -> int:
     """Run the script with paceline registered; return its exit status."""
-    # Garbage collection is disabled, because imported modules stay in memory until the end.
-    # Collecting would add a tenth to the time of the imports, and a third to that of Python's exit.
+    # Garbage collection is disabled during the imports, because imported modules stay in memory
+    # until the end. Collecting would add a tenth to the time of the imports, and a third to that of
+    # Python's exit.
     gc.disable()
     # Remove the variable of another registered script, which may have started this process.
     os.environ.pop("PACELINE_SCRIPT", None)
@@ -181,7 +182,7 @@ def _ranks() -> "MPI.Intracomm | None":
 
 @contextmanager
 def kernels(options: Sequence[str]) -> Iterator[None]:
-    """Let this process start Jupyter kernels with this module and these options."""
+    """Start the Jupyter kernels of a `with` block with this module and these options."""
     try:
         folder = _kernel_folder()
     except OSError as error:
