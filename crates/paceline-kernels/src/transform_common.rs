@@ -96,7 +96,8 @@ pub trait Transform: Send + Sync {
 
 /// Apply a transformation to a block of frames, whose cells may have any orientation.
 ///
-/// # Errors As [`Transform::apply`].
+/// # Errors
+/// As [`Transform::apply`].
 pub fn apply_in_cells(
     task: &dyn Transform,
     positions: &mut [f32],

@@ -126,7 +126,8 @@ kernels! {
 }
 
 kernels! {
-    /// Kernel that counts the frames in which two groups have atoms within a cutoff (Å).
+    /// Kernel that counts, for each pair of groups, the frames in which atoms of both groups are
+    /// within a cutoff (Å).
     pub(super) struct ContactMap(pair_distances_and_contacts::ContactMap);
 
     new {

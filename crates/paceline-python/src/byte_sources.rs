@@ -387,7 +387,7 @@ mod stores {
         Ok(py.detach(|| Download::of(&address)?.save(&file))?)
     }
 
-    /// Return the addresses of all objects that begin with this address, without its last `*`.
+    /// Return all addresses of objects that begin with the given address without its last `*`.
     #[pyfunction]
     pub(crate) fn list_objects(py: Python<'_>, address: PathBuf) -> Result<Vec<String>> {
         let address = required(&address)?;

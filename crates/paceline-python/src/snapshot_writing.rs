@@ -395,7 +395,8 @@ impl SnapshotFile {
         self.with(py, |file| Ok(file.n_frames()))
     }
 
-    /// Determine where the next frame is written. The first call writes the header of a new file.
+    /// Determine where the next frame is written. If no file is open, first create it with its
+    /// header.
     #[pyo3(signature = (fields, *, step, time, cell))]
     fn place(
         &self,

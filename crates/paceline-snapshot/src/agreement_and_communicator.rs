@@ -342,8 +342,8 @@ pub enum Reduce {
     Min,
 }
 
-/// Communicator of one rank. `rank` and `size` send nothing. `send`, `receive` and `write_at` are
-/// called by single ranks. All other methods are collective: all ranks call them in the same order.
+/// Communicator of one rank. `rank` and `size` send nothing, and `send` and `receive` concern two
+/// ranks. All other methods are collective: all ranks call them in the same order.
 ///
 /// # Errors
 /// Each method fails if ranks are unreachable. The state of the ranks is then undefined, and the

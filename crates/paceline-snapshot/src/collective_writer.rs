@@ -275,8 +275,9 @@ impl Writer {
 
     /// Close the file, together with all other ranks.
     ///
-    /// # Errors The same on all ranks: [`Error::Io`] if the system could not write; the file is
-    /// closed nevertheless.
+    /// # Errors
+    /// The same on all ranks: [`Error::Io`] if the system could not write; the file is closed
+    /// nevertheless.
     pub fn close(&mut self, comm: &dyn Communicator) -> Result<()> {
         self.check_call(comm, Call::Close)?;
         self.is_open = false;

@@ -20,7 +20,8 @@ const FRAME_HEAD: u64 = 4 * RECORD as u64;
 /// Size of an atom's name, bytes.
 const NAME: usize = 8;
 
-/// Return the header of a frame. If the settings have no step length, it is time divided by step.
+/// Return the header of a frame. If the settings contain no step length, the step length is the
+/// time divided by the step.
 fn moment<'a>(settings: &Settings, heading: &'a Heading) -> Moment<'a> {
     let of_step = || match heading.step {
         0 => 0.0,

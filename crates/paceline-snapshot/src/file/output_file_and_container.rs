@@ -273,7 +273,8 @@ pub trait Container: Send {
         false
     }
 
-    /// Determine where the next frame is written. The first call for a new file writes its header.
+    /// Determine where the next frame is written. If no file is open, first create it with its
+    /// header.
     ///
     /// # Errors
     /// [`Failure::Unwritable`] if the file cannot hold the frame, [`Error::Changed`] if the file

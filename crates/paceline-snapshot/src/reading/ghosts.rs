@@ -72,8 +72,9 @@ impl Halo {
     /// Add the ghosts to the atoms of this rank, which were distributed by the grid. Return `None`
     /// if another rank failed. The call is collective: ranks without atoms must make it too.
     ///
-    /// # Errors Errors of the communicator, and an error if an atom of this rank is far away from
-    /// the cell, or outside of it along a vector that is not periodic.
+    /// # Errors
+    /// Errors of the communicator, and an error if an atom of this rank is far away from the cell,
+    /// or outside of it along a vector that is not periodic.
     pub fn add_ghosts(
         &self,
         comm: &dyn Communicator,

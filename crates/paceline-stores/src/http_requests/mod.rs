@@ -274,8 +274,7 @@ fn is_temporary(status: StatusCode) -> bool {
     matches!(code, 408 | 425 | 429 | 500 | 502 | 503 | 504)
 }
 
-/// Return true if an error may be temporary, so that the request is sent again after `n_tries`
-/// tries.
+/// Return true if an error that occurred after `n_tries` tries may be temporary.
 fn may_pass(error: &HttpError, n_tries: u32) -> bool {
     match error.kind() {
         _ if text_within(error, REFUSED) => false,

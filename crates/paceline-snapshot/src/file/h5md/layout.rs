@@ -254,7 +254,8 @@ pub struct Inspected {
 
 /// Find the contents and sizes of an open file, and check its layout.
 ///
-/// # Errors [`Error::Unsupported`](crate::Error::Unsupported) for the layout of another writer, and
+/// # Errors
+/// [`Error::Unsupported`](crate::Error::Unsupported) for the layout of another writer, and
 /// [`Error::Damaged`](crate::Error::Damaged).
 pub fn inspect(hdf5: &Hdf5, id: Id, path: &Path) -> Result<Inspected> {
     match found(hdf5, id) {
