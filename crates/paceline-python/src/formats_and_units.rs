@@ -43,7 +43,7 @@ impl FileFormat {
         self.format.extensions().to_vec()
     }
 
-    /// Names of files of this format that have no extension, such as HISTORY.
+    /// Usual names of files of this format that have no extension, such as HISTORY.
     #[getter]
     fn file_names(&self) -> Vec<&'static str> {
         self.format.file_names().to_vec()

@@ -76,7 +76,7 @@ mod _core {
     /// Maximum gap between wanted bytes that is read together with them, bytes.
     #[pymodule_export]
     const GAP_BYTES: u64 = source::GAP;
-    /// Maximum size of decompressed chunks that a reader keeps, bytes.
+    /// Maximum total size of the decoded chunks that a reader stores for each dataset, bytes.
     #[pymodule_export]
     const KEPT_BYTES: usize = hdf5_datasets::KEPT_BYTES;
     /// Largest beginning of a deflate-only chunk that is decompressed without the rest, as a

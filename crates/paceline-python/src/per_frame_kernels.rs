@@ -141,7 +141,8 @@ kernels! {
         }
 
         /// Compute densities of mass and charge in `n_bins` bins along x, y, z. They are followed
-        /// by the end of the last bin (Å) and the volume of a bin (Å³), along each axis.
+        /// by the end of the last bin (Å), which is the same for all axes, and the volume of a bin
+        /// along each axis (Å³).
         ///
         /// `weights` contains the mass and charge of each atom. If there are `compounds` (index of
         /// the compound and mass of each atom), it contains the mass and charge of each compound.

@@ -376,7 +376,8 @@ type Links = (NewArray<i64, 2>, NewArray<i64, 1>, NewArray<i64, 1>);
 /// Number of records of each frame, and the records.
 type Records = (NewArray<i64, 1>, NewArray<f64, 2>);
 
-/// Find pairs of wanted atoms that are connected by a path of at most `longest` bonds.
+/// Find paths of at most `longest` bonds between the wanted atoms, and return them as links between
+/// pairs of atoms.
 #[pyfunction]
 pub(super) fn links(
     py: Python<'_>,

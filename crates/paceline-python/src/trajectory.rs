@@ -214,7 +214,7 @@ impl Trajectory {
         self.index.layout().first()
     }
 
-    /// Reason why times are unknown; None if they are known.
+    /// Reason why times in ps are unknown; None if they are known.
     #[getter]
     fn time_doubt(&self) -> Option<String> {
         let clock = self.index.layout().clock();

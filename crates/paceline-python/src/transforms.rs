@@ -257,7 +257,7 @@ impl NoJumpFollower {
     }
 
     /// Move the atoms of block `number` (Å) so that none jumps relative to the block before. Write
-    /// the images of the block's first valid frame to `begin`. Return the rows that could not be
+    /// the images at the beginning of the block to `begin`. Return the rows that could not be
     /// changed, with reasons; None if the follower was closed.
     #[pyo3(signature = (number, positions, cells, begin=None))]
     fn move_on(
