@@ -270,7 +270,7 @@ impl AtomSource for LazyAtomSource<'_> {
 
 attributes! {
     #[name = "_DecodedAtoms"]
-    /// Atoms of a frame, as decoded by `paceline.snapshot.reader`.
+    /// Atoms of a frame, as decoded by `paceline.snapshot.frame_and_atom_locations`.
     struct Decoded<'py> {
         /// Ids of the atoms; None if atom k of the file has id k.
         ids: Option<Array1<'py, i64>>,
