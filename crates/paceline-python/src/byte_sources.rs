@@ -65,7 +65,7 @@ impl CacheSettings {
     }
 }
 
-/// Source from which a worker reads, and its cache. The bytes read are compared with samples.
+/// Source from which a worker reads, and its disk cache. The bytes read are compared with hashes.
 pub(super) struct WorkerSource {
     pub source: Arc<dyn Source>,
     cached: Option<Arc<CachedSource<Arc<dyn Source>>>>,

@@ -369,7 +369,8 @@ pub(super) fn cells_of_vectors(
     Ok(NewArray::new(rows, [matrices.len(), CELL_WIDTH]))
 }
 
-/// Remove rounding errors from upright cells: compute their vectors from lengths and angles.
+/// Remove rounding errors from upright cells: compute their vectors from lengths and angles. Other
+/// cells do not change.
 #[pyfunction]
 pub(super) fn cells_without_noise(cells: Array2<'_, f64>) -> Result<NewArray<f64, 2>> {
     each_cell(&cells, |cell| cell.without_noise())

@@ -237,8 +237,9 @@ kernels! {
 
         /// Compute solvent-accessible areas (Å²), summed into `n_parts` values.
         ///
-        /// `radii` (Å) are those of the atoms, without the probe. `output`, shape (n, 2), contains
-        /// pairs: the index of an atom, and the index of the value to which its area is added.
+        /// `radii` (Å) are those of the atoms, without the radius of the probe. `output`, shape (n,
+        /// 2), contains pairs: the index of an atom, and the index of the value to which its area
+        /// is added.
         sasa(
             columns: Columns,
             radii: Array1<'_, f64>,

@@ -161,7 +161,8 @@ impl Trajectory {
         self.index.fingerprint().to_string()
     }
 
-    /// Return samples of the file, with which workers verify the parts that they read.
+    /// Return the fingerprint of the file and hashes of its parts, as bytes. Workers verify the
+    /// parts that they read with these hashes.
     #[getter]
     fn samples<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.index.samples().to_bytes())
@@ -302,7 +303,7 @@ pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> Result<Option<&'st
     })?)
 }
 
-/// Return samples of a whole file, by which the file can be verified later.
+/// Return the fingerprint of a file and hashes of its parts, as bytes, to verify the file later.
 #[pyfunction]
 pub(super) fn samples_of(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyBytes>> {
     let samples = py.detach(|| {
@@ -312,14 +313,14 @@ pub(super) fn samples_of(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyBy
     Ok(PyBytes::new(py, &samples?.to_bytes()))
 }
 
-/// Return the fingerprint of the file with these samples.
+/// Return the fingerprint that the result of `samples_of` contains.
 #[pyfunction]
 pub(super) fn fingerprint_of(samples: &[u8]) -> Result<String> {
     Ok(samples_from(samples)?.fingerprint.to_string())
 }
 
-/// Return the text by which a store identifies the object with these samples. Return None for a
-/// local file, or if the store provides no such text.
+/// Return the text by which a store identifies the version of an object, from the result of
+/// `samples_of`. Return None for a local file, or if the store provides no such text.
 #[pyfunction]
 pub(super) fn identity_of(samples: &[u8]) -> Result<Option<String>> {
     Ok(samples_from(samples)?.identity().map(str::to_owned))

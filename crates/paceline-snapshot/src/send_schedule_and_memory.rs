@@ -13,7 +13,7 @@ pub struct SendSchedule<'a> {
     ids: &'a [i64],
     partition: Partition,
     n_writers: usize,
-    /// Batch of each step.
+    /// Number of the batch to which each step belongs.
     batch_of: Vec<u32>,
     /// Number of this rank's atoms in each batch.
     n_own: Vec<u64>,

@@ -19,7 +19,7 @@ LENGTHS = {
 }
 #: Pattern of a selection by a coordinate of the atoms, such as `prop z`.
 _BY_COORDINATE = re.compile(r"\b(prop\s+(abs\s+)?|same\s+)[xyz]\b")
-#: Bytes in a unit of size.
+#: Number of bytes in each unit of size.
 SIZES = {
     **{"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
     **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
@@ -118,7 +118,7 @@ def check_range(limits: Sequence[float], shortest: float = 2.0) -> None:
 
 
 def check_selection(text: str, shortest: float = 0.9) -> None:
-    """Warn if all distances in a selection are below `shortest`, Å: they may be in nm."""
+    """Warn of each keyword whose distances are all below `shortest`, Å, since they may be in nm."""
     words = text.replace("(", " ( ").replace(")", " ) ").split()
     for k, word in enumerate(words):
         count = LENGTHS.get(word, 0)
@@ -190,7 +190,7 @@ def function_name(function: object) -> str:
 
 
 def parameters_of(kind: type) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a class by name."""
+    """Return the parameters with which a class is called, by their names."""
     return _signature_of(kind).parameters
 
 

@@ -141,7 +141,7 @@ class Saving:
         self._old.extend(paths)
 
     def publish(self) -> None:
-        """Rename all files to their final names."""
+        """Rename all files to their final names, and delete the old files of `replace`."""
         check_distinct(*(file.path for file in self.files))
         _publish_all(self.files)
         new = {_target(file.path) for file in self.files}
@@ -194,7 +194,7 @@ def saved_together(done: Callable[[], None] | None = None) -> Iterator[Saving]:
 
 
 def _publish_all(files: Sequence[_Made]) -> None:
-    """Rename all files to their final names, or none of them."""
+    """Rename all files to their final names; after an error, remove those that replaced no file."""
     for file in files:
         check_output(file.path, overwrite=file.overwrite)
     # Final names under which no file existed before.
@@ -243,7 +243,7 @@ def _temporary_prefix(path: str | os.PathLike) -> str:
 
 
 def create_temporary(name: Path, path: str | os.PathLike) -> int:
-    """Create a temporary file, and open it for reading and writing.
+    """Create a temporary file, and open it for reading and writing; return its descriptor.
 
     Fails if the name exists, so that no other process can have placed a file or link there. If the
     final name exists, its file may be private, so other users cannot read the temporary file.
@@ -274,7 +274,7 @@ def remove_leftovers(path: str | os.PathLike) -> None:
 def _temporary_files(
     paths: Iterable[str | os.PathLike],
 ) -> list[tuple[str | os.PathLike, os.DirEntry[str]]]:
-    """List the temporary files of paths, each with its path; read each folder only once."""
+    """List temporary files, each with the path of its final file; read each folder only once."""
     known: dict[Path, dict[str, str | os.PathLike]] = {}
     for path in paths:
         known.setdefault(_target(path).parent, {})[_temporary_prefix(path)] = path
@@ -326,7 +326,7 @@ def writing_to(path: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def naming_file(path: str | os.PathLike) -> Iterator[None]:
-    """Put the file name before the message of an encoder's error."""
+    """Put the file name before the message of an `UnwritableError`."""
     try:
         yield
     except UnwritableError as error:
@@ -376,7 +376,7 @@ def confine_to(folder: str | os.PathLike, scratch: str | os.PathLike, *, stores:
 
 
 def is_confined() -> bool:
-    """True if this process may only use the files of a folder."""
+    """True if this process may only use files in the folders that `confine_to` allows."""
     return bool(_folders)
 
 

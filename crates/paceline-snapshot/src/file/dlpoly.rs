@@ -20,8 +20,8 @@ const FRAME_HEAD: u64 = 4 * RECORD as u64;
 /// Size of an atom's name, bytes.
 const NAME: usize = 8;
 
-/// Return the header of a frame. If the settings contain no step length, the step length is the
-/// time divided by the step.
+/// Return the header of a frame. If the settings contain no time step, the time step is the time
+/// divided by the step number.
 fn moment<'a>(settings: &Settings, heading: &'a Heading) -> Moment<'a> {
     let of_step = || match heading.step {
         0 => 0.0,

@@ -131,7 +131,7 @@ pub struct Settings {
     pub append: bool,
     /// True if an existing file may be replaced.
     pub overwrite: bool,
-    /// Length of a step (ps), for CONFIG and HISTORY; by default time divided by step.
+    /// Time step (ps), for CONFIG and HISTORY; by default, the time divided by the step number.
     pub dt: Option<f64>,
     /// True if each frame must be on the disk before the next frame.
     pub sync: bool,

@@ -120,7 +120,7 @@ impl AtomTable {
     }
 
     /// Return a column to append atoms. The caller must append the same number of atoms to each
-    /// present column.
+    /// column that the table has.
     pub fn column_mut(&mut self, column: usize) -> &mut Vec<u8> {
         &mut self.columns[column]
     }
@@ -150,7 +150,7 @@ impl AtomTable {
         }
     }
 
-    /// True if all present columns have the same number of atoms.
+    /// True if all columns that the table has contain the same number of atoms.
     pub fn is_even(&self) -> bool {
         let n = self.len();
         let mut columns = self.columns.iter().zip(self.widths);

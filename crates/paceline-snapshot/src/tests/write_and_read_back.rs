@@ -122,7 +122,7 @@ fn any_number_of_ranks_makes_the_same_file_and_reads_it() {
                 for (k, id) in read.atoms.ids().enumerate() {
                     assert_eq!(read.atoms.position(k), [id as f64 / 16.0, 2.0, -0.5]);
                 }
-                // DCD stores the length of a step in single precision.
+                // DCD stores the time step in single precision.
                 assert!((read.heading.time - 1.0).abs() < 1e-6);
                 read.atoms.len()
             });

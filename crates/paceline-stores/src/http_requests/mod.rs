@@ -321,7 +321,7 @@ const REFUSED: &str = "the redirect was refused";
 #[derive(Debug, Clone)]
 struct Hosts {
     known: Arc<Mutex<Known>>,
-    /// Names of proxies. A proxy may be in a private network, but redirects to it are then refused.
+    /// Names of proxies. Redirects to them are refused like redirects to a private network.
     proxies: Arc<HashSet<String>>,
     allows_private: bool,
     look_up: fn(&str) -> io::Result<Vec<SocketAddr>>,
