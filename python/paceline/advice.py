@@ -52,7 +52,7 @@ _LONGEST = 6.0
 _COLD_ROUNDS = 3
 #: After this time, no further round begins that reads from the disk or uses processes, s.
 _SOON = 1.0
-#: Frames that are stored as one chunk are measured together if that takes less time, s.
+#: Frames that are stored as one chunk are measured together if they take less time than this, s.
 _PATIENCE = 2.0
 #: If a frame takes longer than this, reading from the disk is not measured, s.
 _SLOW = 0.5
@@ -85,9 +85,9 @@ def advise(
 
     One worker and two workers analyse a few blocks, from memory and from the disk. For an object
     store or a server, latency and bandwidth are measured instead, by reading 48 MiB at most. The
-    time of the whole run is predicted from these measurements (see `paceline.model`). If all of the
-    run is in memory, the blocks are spread over the run; otherwise they are from its middle. The
-    analyses are not changed.
+    time of the whole run is predicted from these measurements (see `paceline.model`). If all data
+    of the run are in memory, the blocks are spread over the run; otherwise they are from its
+    middle. The analyses are not changed.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def advise(
     Returns
     -------
     Advice
-        Its text is the advice; its attributes are the numbers.
+        `print` shows the advice as text; the attributes contain the measurements and forecasts.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def advise(
     sample = SampleRun(asked, transforms, chosen, opener, skip_damaged=on_error == "skip")
     if not sample.trajectory.shareable:
         backend = "serial"
-    # Measure this before anything is read into memory or dropped from it.
+    # Find this before the samples, which read data into memory or drop data from it.
     cached = sample.in_memory_now()
     trajectory = sample.trajectory
     chain = sample.chain
@@ -221,11 +221,11 @@ def measure(
         )
 
     def goes_on(rounds: Sequence[Pair]) -> bool:
-        """Return True if the forecast exceeds the time of measuring so far, or has a wide range."""
+        """Return True if the measurements took less time than the forecast, or its range is wide."""
         found, seconds = forecast(rounds), perf_counter() - begun
         return seconds < found.t_total(1) or found.is_wide
 
-    # Measure this before anything is dropped from memory.
+    # Measure from memory first, because measurements from the disk drop frames from memory.
     rounds, at_first = _measure_from_memory(
         sample, make, range(1, most + 1), n_frames, take, goes_on, end
     )
@@ -318,7 +318,7 @@ def _thread_seconds() -> tuple[float, float]:
 def _measure_from_disk(
     sample: SampleRun, make: Callable[[int], Backend], most: int, n_frames: int
 ) -> list[Pair]:
-    """Measure reading from the disk in some rounds, with different frames in each round.
+    """Time runs that read from the disk, in at most `_COLD_ROUNDS` rounds of different frames.
 
     Frames from the middle are not used, because the other measurements read them into memory.
     Returns no rounds if frames cannot be dropped from memory.
@@ -366,9 +366,9 @@ def _measure_from_memory(
     """Time an analysis of frames in memory in several rounds.
 
     Returns the rounds, and the part of the time of the first run, s, that does not depend on the
-    number of frames. `take` returns the given number of frames, different ones in each round.
-    Rounds are repeated as long as `goes_on` returns True for the measurements; none starts after
-    the time `end`.
+    number of frames. `take(n, number)` chooses `n` frames for the round `number`. At least
+    `_ROUNDS` rounds are measured, and more as long as `goes_on` returns True for them; none starts
+    after the time `end`.
     """
     block = sample.block_of(n_frames)
     rounds: list[Pair] = []
@@ -406,7 +406,8 @@ def _time_of_mdanalysis(file: TrajectoryFile, some: SampleFrames) -> float | Non
         middle = max(0, (file.n_frames - count) // 2)
         frames = range(middle, min(file.n_frames, middle + count))
         return time_of_own_reader(file.path, file.format, some.n_atoms, frames)
-    # To open a long file, MDAnalysis may read all of it, and it writes an index beside it.
+    # Write the frames to a short file: to open a long one, MDAnalysis may read all of it, and it
+    # writes an index beside it.
     with ScratchFolder("advice") as folder, contextlib.suppress(PacelineError):
         path = os.path.join(folder, "frames")
         write_frames(path, some.values, some.fields, file.format, np.arange(some.n_atoms))

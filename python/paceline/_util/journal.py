@@ -1,4 +1,4 @@
-"""Journal: an append-only file of checksummed records, locked by its writer, that survives crashes.
+"""Journal: an append-only file of checksummed records that survives crashes; its writer locks it.
 
 The file begins with `MAGIC`. Each record has a header of 16 bytes, little-endian: the payload's
 length (64 bits), the payload's CRC-32, and the CRC-32 of these twelve bytes. The payload follows.
@@ -35,7 +35,7 @@ from paceline._util.os_calls import (
 from paceline.errors import CheckpointError
 
 #: Name and version of the format; the version increases when the record layout changes. Version 1
-#: identified classes by module. Version 2 stored cells as lengths and angles, without vectors.
+#: identified classes by module. Version 2 stored unit cells as lengths and angles, not as vectors.
 MAGIC = b"paceline checkpoint 3\n"
 _EARLIER = (b"paceline checkpoint 1\n", b"paceline checkpoint 2\n")
 _HEAD = struct.Struct("<QII")
@@ -43,11 +43,11 @@ _FLAGS = os.O_RDWR | os.O_CREAT | PLAIN
 
 
 class Journal:
-    """Open journal that no other process can open at the same time; created if missing.
+    """Open journal that is locked against other processes; the file is created if missing.
 
     `locked` is False on a file system without locks. `size` is the number of bytes up to the end of
-    the last complete record. Raises `CheckpointError` for a file that is not a journal, has an
-    earlier format, is in use, or is damaged.
+    the last record that was read or appended; 0 before. Raises `CheckpointError` for a file that is
+    not a journal, has an earlier format, is in use, or is damaged.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class Journal:
         self.close()
 
     def _check_not_replaced(self) -> None:
-        """Raise an error if another run replaced or removed the file before it was locked here."""
+        """Raise an error if another run replaced or removed the file before this one locked it."""
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.stat(self.path), os.fstat(self._file)):
                 return
@@ -134,7 +134,7 @@ class Journal:
             yield payload
 
     def read(self, offset: int) -> bytes:
-        """Read a record again, from the offset at which its payload begins.
+        """Read the payload of a record that was read before; it begins at byte `offset`.
 
         Raises `CheckpointError` for a record that was damaged after it was written.
         """
@@ -144,7 +144,7 @@ class Journal:
         return payload
 
     def _record(self, offset: int, end: int) -> bytes | None:
-        """Read the record at an offset; None if a crash left it incomplete."""
+        """Return the payload of the record at an offset; None if a crash left it incomplete."""
         head = read_at(self._file, _HEAD.size, offset)
         if len(head) < _HEAD.size:
             return None
@@ -260,7 +260,7 @@ after_fork(_close_in_child)
 
 
 def _lock(file: int, path: str) -> bool:
-    """Lock a file; False if its file system has no locks."""
+    """Lock a file; return False if its file system has no locks."""
     try:
         return lock(file)
     except BlockingIOError:

@@ -61,10 +61,10 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
 
 
 def world() -> "MPI.Intracomm":
-    """Return COMM_WORLD.
+    """Return COMM_WORLD, the communicator of all processes launched together; start MPI if needed.
 
     Raises `UnsupportedError` on Windows, if mpi4py or MPI is missing, if MPI is installed without
-    its programs, or if mpi4py's MPI is not the launcher's.
+    its programs, or if mpi4py uses another MPI than the launcher.
     """
     if WINDOWS:
         raise UnsupportedError(
@@ -77,7 +77,7 @@ def world() -> "MPI.Intracomm":
         # launcher may end the process.
         mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
         from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:  # RuntimeError if mpi4py finds no library
+    except (ImportError, RuntimeError) as error:  # RuntimeError if mpi4py finds no MPI library
         reason = str(error).splitlines()[0]
         raise UnsupportedError(f"backend 'mpi' cannot be used: {reason}; {INSTALL}") from None
     size, _ = launched()
@@ -115,7 +115,10 @@ def _is_launchers(library: str) -> bool:
 
 
 def _is_complete(library: str) -> bool:
-    """Check that Open MPI can start in this process; a failed start would end the process."""
+    """Check that Open MPI can start; return True for any other MPI.
+
+    The start is tested in a child process, because a failed start ends the process.
+    """
     import shutil
     import subprocess  # imported here to keep `paceline --help` fast
 
@@ -181,7 +184,7 @@ def run_script(argv: Sequence[str], *, module: bool = False) -> int:
 
 
 def _print_from_script(error: BaseException, script: str) -> None:
-    """Print a traceback as if Python itself had run the script."""
+    """Print the traceback of an error in a script as if Python itself had run the script."""
     import traceback
 
     inner = error.__traceback__

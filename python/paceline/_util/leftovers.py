@@ -24,11 +24,11 @@ _SEMAPHORES = Path("/dev/shm")
 _PREFIXES = ("sem.loky-", "sem.mp-")
 #: Name of a loky semaphore, which contains the number of the process that created it.
 _MAKER = re.compile(r"sem\.loky-(\d+)-")
-#: If no process maps a semaphore older than this, its process was probably killed, seconds. A new
-#: semaphore is mapped soon after its creation.
+#: Minimum age of semaphores that are removed if no process maps them, seconds. A younger one may
+#: belong to a running process that has not mapped it yet.
 _NEW = 10.0
-#: If a folder or semaphore is older than this, its process was probably killed, seconds. Used if
-#: this cannot be verified, because processes of other containers are invisible or locks fail.
+#: Age in seconds above which a folder or semaphore is removed although its process may be running:
+#: this cannot be checked if processes of other containers are invisible, or if locks fail.
 _DAY = 86400.0
 #: Number of the initial PID namespace, in which all processes of a Linux machine are visible.
 _ALL_PROCESSES = 0xEFFFFFFC

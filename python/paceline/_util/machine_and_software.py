@@ -42,7 +42,7 @@ class MemoryLimit:
     (True, False)
     """
 
-    #: Limits of this process, by key.
+    #: Limits of this process, by the key that is pickled with each limit.
     _of_process: ClassVar[weakref.WeakValueDictionary[str, "MemoryLimit"]] = (
         weakref.WeakValueDictionary()
     )
@@ -91,10 +91,10 @@ def describe_machine(n_cpus: int) -> str:
 
 @functools.cache
 def software() -> dict[str, str]:
-    """Return what the bits of results depend on besides files and parameters, by name.
+    """Return the software and the processor, by name, because the bits of results depend on them.
 
-    These are the versions of paceline, Python and NumPy, a digest of the compiled module, and the
-    processor with the instruction set that kernels use.
+    The values are the versions of paceline, Python and NumPy, a digest of the compiled module, and
+    the processor with the instruction set that kernels use.
     """
     import numpy as np  # imported here: `paceline --help` does not need NumPy
 
@@ -257,7 +257,7 @@ class OtherWork:
 def _cgroup_quotas(
     root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
 ) -> tuple[int, ...]:
-    """Read the CPU quotas of this process's cgroup and its parents, rounded up; cached."""
+    """Read the quotas of this process's cgroup and its parents, CPUs, rounded up; cached."""
     found = []
     for version, folder in _cgroup_folders("cpu", root, own):
         if version == 2:  # "max 100000" or "150000 100000"

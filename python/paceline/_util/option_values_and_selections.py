@@ -45,7 +45,8 @@ BEADS_OF_BACKBONE = "protein and name BB"
 BEADS = (BEADS_OF_BACKBONE, BEADS_OF_LIPIDS, WATER_BEADS, "nucleic and name BB1")
 #: Names of the beads in `BEADS`.
 NAMES_OF_BEADS = frozenset(["BB", "PO4", "CP", "GL1", "AM1", "OH1", "W", "WF", "BB1"])
-#: Default selections for any system: one atom of each residue. "Other" is the GROMACS group of
-#: whole molecules that are not biopolymers, water or ions.
+#: Default selections that suit any system. `TRACE` selects one atom of each residue of proteins and
+#: nucleic acids. "Other" is the GROMACS group of whole molecules that are not biopolymers, water or
+#: ions.
 TRACE = ("protein and name CA", "nucleic and name P", "protein and name BB", "Other")
 SOLUTE = ("protein", "nucleic", "Other")

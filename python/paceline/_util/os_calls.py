@@ -199,8 +199,8 @@ class SharedFile(NamedTuple):
     def open(self) -> IO[bytes]:
         """Open the file in another process.
 
-        Raises `OSError` if the file is missing. In another container the same process number
-        belongs to a different process, so a different file is refused too.
+        Raises `OSError` if the file is missing, or if the path leads to a different file, because
+        in another container the same process number belongs to a different process.
         """
         status = os.stat(self.path)
         if (status.st_dev, status.st_ino) != self.identity:
@@ -209,7 +209,10 @@ class SharedFile(NamedTuple):
 
 
 def memory_file(n_bytes: int) -> int | None:
-    """Open an anonymous file in memory; None if unsupported or if memory is insufficient."""
+    """Open an anonymous file in memory; return its descriptor, or None if this is impossible.
+
+    It is impossible if the system does not support such files, or if memory is insufficient.
+    """
     if not hasattr(os, "memfd_create"):
         return None
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
@@ -332,12 +335,12 @@ def end_process_after(seconds: int) -> None:
 
 
 def signal_group(process: int, number: int | None = None) -> None:
-    """Send a signal to the group of processes that a process leads; without one, kill the group."""
+    """Send a signal, SIGKILL by default, to the process group whose leader is `process`."""
     os.killpg(process, signal.SIGKILL if number is None else number)
 
 
 def kill_session() -> None:
-    """Kill this process and all processes of its session."""
+    """Kill this process and all other processes of its process group."""
     os.killpg(0, signal.SIGKILL)
 
 
@@ -374,7 +377,7 @@ def exit_reason(status: int) -> str:
 
 
 def limit_memory(more: int) -> None:
-    """Limit the additional memory of this process, bytes, if its present memory use is known."""
+    """Limit the memory that this process may still allocate, bytes, if its current use is known."""
     try:
         with open("/proc/self/statm", "rb") as file:
             n_bytes = int(file.read().split()[0]) * resource.getpagesize()
@@ -456,7 +459,8 @@ def cached_share(
     """Fraction of a file, or of byte ranges (offset, size), in the page cache: from 0 to 1.
 
     For a whole file of more than 256 MiB, 256 windows of 1 MiB are checked. Returns None for an
-    empty range, for a file that this user cannot write, or if the system does not report it.
+    empty range, for a file that this user neither owns nor may write, or if the system does not
+    report it.
     """
     look = _mincore()
     if look is None or not _is_known(path):
@@ -482,7 +486,7 @@ def cached_share(
 def blocks_in_memory(path: str | os.PathLike, block: int) -> "np.ndarray | None":
     """Return for each block whether its first page is in the page cache; None if unknown.
 
-    The size of a block is a multiple of the page size, bytes.
+    `block` is the size of a block in bytes, a multiple of the page size.
     """
     import numpy as np
 
@@ -499,7 +503,7 @@ def blocks_in_memory(path: str | os.PathLike, block: int) -> "np.ndarray | None"
 
 
 def cached_share_of_all(paths: Iterable[str | os.PathLike]) -> float | None:
-    """Total fraction of several files in the page cache; None if it is unknown for any file."""
+    """Fraction of several files' bytes in the page cache; None if unknown for any of the files."""
     cached = total = 0.0
     for path in paths:
         size = os.path.getsize(path)
@@ -519,7 +523,10 @@ def _windows(size: int) -> list[tuple[int, int]]:
 
 
 def _is_known(path: str | os.PathLike) -> bool:
-    """True if Linux reports the true cached fraction; without write access, it reports 1."""
+    """True if Linux reports the true cached fraction: this user owns or may write the file.
+
+    For other files, Linux reports 1.
+    """
     return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
 
 
@@ -545,7 +552,7 @@ def _mincore() -> "Callable[..., np.ndarray | None] | None":
     ) -> np.ndarray | None:
         n = -(-size // mmap.PAGESIZE) if offsets is None else len(offsets)
         pages = np.zeros(n, dtype=np.uint8)
-        # Do not close the map by `with`: after Ctrl-C, this fails while a view of the map exists.
+        # Do not close the map by `with`: after Ctrl-C, closing fails while `view` still exists.
         mapped = mmap.mmap(descriptor, size, offset=start, access=mmap.ACCESS_READ)
         view = np.frombuffer(mapped, dtype=np.uint8)
         address, found = view.ctypes.data, pages.ctypes.data

@@ -32,8 +32,9 @@ def shown_as(way: str) -> Iterator[None]:
 class Progress:
     """Progress display on standard error: counts completed units of `total`.
 
-    With `show` True, a bar appears at once, also where standard error is not a terminal, as in
-    notebooks. With `show` False, nothing is shown.
+    By default, a bar appears on a terminal after `PATIENCE`; elsewhere, a line is written each
+    minute. With `show` True, a bar appears at once, also where standard error is not a terminal,
+    as in notebooks. With `show` False, nothing is shown.
 
     Examples
     --------

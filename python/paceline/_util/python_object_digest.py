@@ -26,7 +26,8 @@ _KEPT_FILES = 256
 _INSTALLED = ("site-packages", "dist-packages")
 _STDLIB = sysconfig.get_path("stdlib")
 _PLAIN = {type(None), bool, int, float, complex, str, bytes}
-#: Types of class attributes that determine the behaviour of objects.
+#: Types of methods. Of the attributes of a class with names like `__name__`, its digest includes
+#: only those of these types.
 _METHODS = (types.FunctionType, staticmethod, classmethod, property)
 
 
@@ -62,7 +63,9 @@ def _digest_of_file(path: str, size: int, changed: int) -> str:
 
 
 def members_used(thing: object, method: str) -> dict[str, Any]:
-    """Collect the attributes and methods that a method uses, directly or through its calls.
+    """Collect the attributes and methods of an object that one of its methods uses.
+
+    Attributes and methods that are used by the methods it calls are included.
 
     The result maps the name of an attribute of the object to its value. It maps the name of a
     member of the class to the list of its definitions in the class and in the base classes.
@@ -102,7 +105,7 @@ def _code_of(member: object) -> types.CodeType | None:
 
 
 def _attributes_in(code: types.CodeType | None) -> Iterator[tuple[str, str]]:
-    """Yield every attribute access in a function, including its nested functions."""
+    """Yield operation and name of each attribute access in a function and its nested functions."""
     if code is None:
         return
     for step in dis.get_instructions(code):
@@ -244,7 +247,7 @@ def _members_in_use(thing: object, names: set[str]) -> object:
 
 
 def _is_own(module: str) -> bool:
-    """True if a module is the user's own: not from an installed package or paceline."""
+    """True if a module is the user's own: not of paceline, an installed package or Python."""
     if module == "__main__":
         return True
     file = getattr(sys.modules.get(module), "__file__", None)

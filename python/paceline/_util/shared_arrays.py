@@ -140,7 +140,7 @@ class MappedAgain:
         return True
 
     def place(self, array: np.ndarray) -> Place | None:
-        """Return the position in the file of a view of the memory-mapped array."""
+        """Return the position in the file of a view of the mapped array; None for other arrays."""
         return place_of(array, self._mapped, self._file.fileno(), self._mapped.offset)
 
 

@@ -79,7 +79,7 @@ class Stopping:
 
 @contextmanager
 def ignored() -> Iterator[None]:
-    """Ignore both signals in a worker process: the parent gets them too, and ends the worker."""
+    """Ignore SIGTERM and Ctrl-C in a worker: its parent receives them too, and ends the worker."""
     former = _handle_by(signal.SIG_IGN)
     try:
         yield
@@ -88,14 +88,17 @@ def ignored() -> Iterator[None]:
 
 
 def end_late(seconds: int) -> None:
-    """At SIGTERM, end this process only after some seconds."""
+    """Change the effect of SIGTERM: this process ends only `seconds` after the signal."""
     _handle_by(lambda *_: end_process_after(seconds), [signal.SIGTERM])
 
 
 def _handle_by(
     handler: Any, numbers: Iterable[signal.Signals] = tuple(_USUAL)
 ) -> dict[signal.Signals, Any]:
-    """Replace the default signal handlers; return the previous ones."""
+    """Replace handlers that are still the default; return those, by signal.
+
+    Outside the main thread, replace none.
+    """
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {

@@ -1,4 +1,4 @@
-"""Sort integers, such as atom indices."""
+"""Sort integers, such as atom indices, and remove duplicates."""
 
 import numpy as np
 

@@ -13,10 +13,10 @@ from importlib.util import find_spec
 from types import ModuleType
 
 _OURS, _THEIRS = "paceline.analysis.", "MDAnalysis.analysis."
-#: Further modules, which contain no analysis of the catalogue.
+#: Public modules of this package that contain no analysis class of the catalogue.
 _FURTHER = ("base", "battery", "convert", "free_energy", "functions", "replicas", "validate")
-#: Module in which paceline defines a class that MDAnalysis, or an earlier paceline version,
-#: defines in another module.
+#: Classes, as MODULE.CLASS of MDAnalysis or an earlier paceline version, that paceline defines in
+#: another module: the name of that module.
 _ELSEWHERE = {
     "atomicdistances.AtomicDistances": "distances",
     "distances.CoordinationNumbers": "neighbors",
@@ -96,7 +96,8 @@ def name_of_mdanalysis(module: str, name: str) -> object:
         found = _from(_OURS + home, name)
     else:
         found = _from(_THEIRS + within, name)
-        # MDAnalysis may define in a package the classes that paceline defines in one module.
+        # A module of MDAnalysis such as `hydrogenbonds.hbond_analysis` corresponds to part of
+        # paceline's `hydrogenbonds`, a single module: prefer the class of paceline's module.
         package = sys.modules[module.rpartition(".")[0]]
         own = vars(package).get(name)
         is_own = getattr(own, "__module__", None) == package.__name__

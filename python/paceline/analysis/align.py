@@ -74,8 +74,8 @@ class AlignTraj(AnalysisBase):
     force : bool
         If False, an existing file is an error.
     in_memory : bool
-        Move the atoms of a trajectory in memory instead of writing a file. MDAnalysis's class does
-        this in the present process.
+        Move the atoms of a trajectory in memory instead of writing a file. This is done by
+        MDAnalysis's class in this process, without workers.
     writer_kwargs : mapping, optional
         Options of `paceline.Write`; the precision of an XTC file is in decimals of nm.
 
@@ -247,7 +247,7 @@ class AlignTraj(AnalysisBase):
         return self
 
     def prepare(self) -> PerFrame:
-        """Copy the reference positions at the current frame."""
+        """Make the worker part with a copy of the reference positions at their current frame."""
         if not any(one is self._fit for one in self.transforms):
             raise UnsupportedError("AlignTraj moves atoms only in its own run(): call that method")
         check_positions(self.ref_atoms.universe.trajectory, "a reference")
@@ -370,7 +370,7 @@ class AverageStructure(AnalysisBase):
     SHARED_RESULTS = ("universe", "positions", "rmsd")
     #: Writer of the MDAnalysis analysis from which `from_mdanalysis` made this one.
     _writer: Any = None
-    #: Universe of that MDAnalysis analysis.
+    #: Universe in the results of the MDAnalysis analysis from which `from_mdanalysis` made this one.
     _universe: "MDAnalysis.Universe | None" = None
 
     def __init__(
@@ -443,7 +443,10 @@ class AverageStructure(AnalysisBase):
         }
 
     def prepare(self) -> Reduction:
-        """Copy the reference positions; the frame of the reference's trajectory does not change."""
+        """Make the worker part with a copy of the reference positions.
+
+        The current frame of the reference's trajectory does not change.
+        """
         # Transform the reference frame like all others if it belongs to the same trajectory.
         same = self.ref_atoms.universe is self.atomgroup.universe
         transforms = self.transforms if same else ()

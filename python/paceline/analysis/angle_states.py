@@ -45,7 +45,8 @@ class AngleStates:
         Lower and upper limits of the 95 % intervals of these populations.
     independent : numpy.ndarray of float64, shape (n_angles,)
         Number of independent values of a series that is 1 in frames of a state and 0 in the others:
-        the minimum over states. NaN if the state never changes.
+        the minimum over states. NaN if the state never changes, or if frames are not in the order
+        of time.
     converged : numpy.ndarray of bool, shape (n_angles,)
         False if the population of a state is not converged.
     transitions : numpy.ndarray of int64, shape (n_angles,)
@@ -74,7 +75,7 @@ class AngleStates:
 
     @property
     def shown(self) -> list[int]:
-        """Indices of the states that occur for these kinds of angles."""
+        """Indices in `ALL_STATES` of the states that these angles, folded or not, can have."""
         return [*range(3)] * bool((~self.folded).any()) + [3, 4] * bool(self.folded.any())
 
     def columns(self) -> dict[str, np.ndarray]:

@@ -62,7 +62,8 @@ if TYPE_CHECKING:
 SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
 #: Maximum deviation of a time from its expected value, as a fraction of the time between frames.
 UNEVEN = 1e-5
-#: Additional deviation allowed, as a fraction of the time: trajectories store single precision.
+#: Further deviation of a time that is allowed, as a fraction of the time itself, because
+#: trajectories store times in single precision.
 ROUNDED = 1.2e-7
 
 
@@ -116,7 +117,7 @@ class AnalysisBase(Analysis):
         runs the analysis only at the end of a trajectory that grows.
     transforms : sequence of Transform
         Transformations of the last run. In `prepare`, `next_stage` and `finish`, this attribute
-        and those below describe the present run.
+        and those below describe the run in progress.
     skip_damaged : bool
         True if the run leaves out frames that cannot be read.
     results : Results
@@ -124,7 +125,7 @@ class AnalysisBase(Analysis):
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers of the run.
     times : numpy.ndarray of float64, shape (n_frames,)
-        Times of these frames, ps; NaN for frames that were left out.
+        Times of these frames, ps; NaN for frames that could not be read.
     damaged : list of (int, str)
         For each frame that was left out, its number and the reason.
     timings : Timings
@@ -169,7 +170,7 @@ class AnalysisBase(Analysis):
     #: Attributes that are copied to MDAnalysis's object after a run, in this order, because its
     #: methods need them.
     SHARED_ATTRIBUTES: tuple[str, ...] = ()
-    #: Minimum number of frames.
+    #: Minimum number of frames of a run.
     LEAST_FRAMES: int = 1
     #: Names of the tables in `further_tables`.
     FURTHER_TABLES: tuple[str, ...] = ()
@@ -281,7 +282,7 @@ class AnalysisBase(Analysis):
         raise NotImplementedError(f"{type(self).__name__} has no method prepare")
 
     def check_atoms(self) -> None:
-        """Raise an error if the atoms or the present frame lack data that a run needs."""
+        """Raise an error if the atoms or their current frame lack data that a run needs."""
 
     def stored_bytes(self, n_frames: int) -> int:
         """Return the size of all stored results; a run that exceeds the free space is refused.
@@ -531,7 +532,10 @@ class AnalysisBase(Analysis):
 
 
 def backend_of_mdanalysis(backend: Any, n_workers: int | None) -> tuple[object, int | None]:
-    """Convert a backend of MDAnalysis's `run` to one of paceline, and a number of workers."""
+    """Return the paceline backend for a backend of MDAnalysis, and the number of workers.
+
+    Other backends are returned unchanged.
+    """
     if backend == "multiprocessing":
         return "processes", n_workers
     names = {
@@ -612,10 +616,11 @@ def moments_of(analysis: AnalysisBase) -> np.ndarray:
 
 
 def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -> float:
-    """Return the time between consecutive positions in a series, ps, from at least two frames.
+    """Return the time between consecutive frames of an equidistant series, ps.
 
-    The frames `rows` of the run are at positions `places`. If times are unknown, the result is a
-    number of frames, with a warning. Raises `UnsupportedError` if times are not equidistant.
+    At least two frames are given: their indices in the run, `rows`, and in the series, `places`. If
+    times are unknown, the result is a number of frames, with a warning. Raises `UnsupportedError`
+    if times are not equidistant.
     """
     warn_of_unknown_times(analysis)
     known = moments_of(analysis)[rows]
