@@ -221,7 +221,7 @@ def measure(
         )
 
     def goes_on(rounds: Sequence[Pair]) -> bool:
-        """Return True if the measurements took less time than the forecast, or its range is wide."""
+        """Return True if measuring took less time than the forecast, or if its range is wide."""
         found, seconds = forecast(rounds), perf_counter() - begun
         return seconds < found.t_total(1) or found.is_wide
 

@@ -370,7 +370,7 @@ class AverageStructure(AnalysisBase):
     SHARED_RESULTS = ("universe", "positions", "rmsd")
     #: Writer of the MDAnalysis analysis from which `from_mdanalysis` made this one.
     _writer: Any = None
-    #: Universe in the results of the MDAnalysis analysis from which `from_mdanalysis` made this one.
+    #: Universe in the results of the MDAnalysis analysis that `from_mdanalysis` converted.
     _universe: "MDAnalysis.Universe | None" = None
 
     def __init__(

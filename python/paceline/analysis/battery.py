@@ -55,11 +55,11 @@ class Battery:
     ----------
     descriptions : mapping of str to mapping
         Description of each analysis, by the name of its files. A description contains `analysis`,
-        which is a short name ("rmsd") or module and class in `paceline.analysis` ("rms.RMSD"); by
-        default the name of the files is the short name. It also contains parameters of the
-        analysis. Parameters of type AtomGroup are selections. `select` chooses the atoms if the
-        class has no such parameter. `energies` contains `files`, and optionally `terms`, as for
-        `add_energies`.
+        which is a short name ("rmsd") or module and class in `paceline.analysis` ("rms.RMSD"). If
+        `analysis` is missing, the name of the files must be the short name. A description also
+        contains parameters of the analysis. Parameters of type AtomGroup are selections. `select`
+        chooses the atoms if the class has no such parameter. `energies` contains `files`, and
+        optionally `terms`, as for `add_energies`.
     universe : paceline.Universe
         The system.
     optional : bool
@@ -73,7 +73,8 @@ class Battery:
     descriptions : dict
         Descriptions of the analyses that were not left out.
     energies : paceline.analysis.energies.Energies or None
-        Energies of the simulation. After the run, at the times of the analysed frames only.
+        Energies of the simulation; after the run, only between the first and the last time of the
+        analysed frames.
     left_out : dict of str to str
         Reasons why analyses were left out, by name.
     ligands : list of str
@@ -263,7 +264,7 @@ class Battery:
         Returns
         -------
         Battery
-            This battery. Its run drops energies at times without a frame.
+            This battery. Its run drops energies before the first and after the last analysed frame.
         """
         files = [file for path in paths for file in files_named(os.fspath(path))]
         with kept_warnings(self._warned):
@@ -284,7 +285,7 @@ class Battery:
 
     @property
     def described(self) -> dict[str, Description]:
-        """Descriptions of analyses and energies, by name; that of energies includes their range."""
+        """Descriptions of analyses and energies, by name; for energies, with their time range."""
         if self.energies is None:
             return dict(self.descriptions)
         of_energies = {**self._of_energies, "rows": self.energies.span}
@@ -340,8 +341,8 @@ class Battery:
             First make molecules whole for analyses that need it, if the topology has bonds and
             the frames have a cell.
         equilibrated : bool
-            After a run over all frames, run again from the first frame at which all time series
-            are equilibrated, including the energies.
+            After the run, run again from the first frame at which all time series, including the
+            energies, are equilibrated.
         **options
             Options of `paceline.run`. A `fit` among the `transforms` applies only to analyses
             that need it, in a separate pass.
@@ -374,13 +375,13 @@ class Battery:
         return self
 
     def limit_energies(self) -> None:
-        """Leave out energies at times without a frame of the last run, if there are energies."""
+        """Leave out energies before the first and after the last frame of the last run."""
         if self.energies is not None:
             one = next(iter(self.analyses.values()))
             self.energies = _energies_in_frames(self._all_energies, one)
 
     def _run_equilibrated(self, **options: Any) -> Self:
-        """Run over all frames, then again from the frame where all series are equilibrated."""
+        """Run over the chosen frames, then again from the frame at which all are equilibrated."""
         if options.get("checkpoint") is not None:
             raise UnsupportedError("equilibrated: two runs follow each other, without a checkpoint")
         self.run(**options)
@@ -435,7 +436,7 @@ class Battery:
         Returns
         -------
         dict of str to AnalysisBase
-            These analyses by name.
+            The analyses that were run, by name.
         """
         return self.during().run(**options).analyses
 
@@ -587,7 +588,7 @@ class Battery:
         Returns
         -------
         dict of str to str
-            Filenames: NAME.csv, or NAME.npz if the results are not a table.
+            Filename for each analysis: NAME.csv, or NAME.npz if the results are not a table.
 
         Raises
         ------
@@ -616,7 +617,7 @@ class Battery:
 
 
 def _files_and_terms(described: Description) -> tuple[list[str], list[str] | None]:
-    """Return files and terms from the table of energies, which contains names or lists of names."""
+    """Return files and terms of `energies` in a battery; both are given as a name or a list."""
     given = {key: [one] if isinstance(one, str) else one for key, one in described.items()}
     texts = [text for one in given.values() for text in (one if isinstance(one, list) else [None])]
     if not {"files"} <= given.keys() <= {"files", "terms"} or {*map(type, texts)} != {str}:
@@ -628,7 +629,7 @@ def _files_and_terms(described: Description) -> tuple[list[str], list[str] | Non
 
 
 def _energies_in_frames(energies: Energies, analysis: AnalysisBase) -> Energies:
-    """Drop energies at times outside the frames of a run, if times of both are known."""
+    """Drop energies before the first and after the last frame, if times of both are known."""
     times = analysis.times[np.isfinite(analysis.times)]
     if not analysis.times_known or len(times) == 0 or energies.axis_title != "time (ps)":
         warn("energies: times are unknown, so all rows are used")
@@ -644,9 +645,10 @@ def _energies_in_frames(energies: Energies, analysis: AnalysisBase) -> Energies:
 
 
 def _summaries_in(folder: Path) -> list[Path]:
-    """Return the paths of tables and profiles that an earlier run on groups may have written.
+    """Return the files on groups of replicas that an earlier run may have written to a folder.
 
-    The list is empty if the folder's `battery.toml` has no groups, or cannot be read.
+    These are tables and profiles. The list is empty if the folder's `battery.toml` has no groups,
+    or cannot be read.
     """
     try:
         found = tomllib.loads((folder / "battery.toml").read_text(encoding="utf-8"))

@@ -42,7 +42,7 @@ LACK_OF_BEADS = {
         "order": "it needs hydrogens; 'paceline order --select-2' has P2 of bonds between beads",
     },
 }
-#: Placeholder for the selection of the system's ligands in the parameters of an entry.
+#: Placeholder for the selection of the system's ligands, in parameters of the catalogue's analyses.
 LIGAND = SYSTEMS["ligand"]
 
 
@@ -57,7 +57,7 @@ def _default_batteries() -> dict[str, dict[str, dict[str, object]]]:
     return found
 
 
-#: Analyses of the default battery for each kind of molecule.
+#: Analyses of the default battery for each kind of molecule, by the selection that finds it.
 DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = _default_batteries()
 
 

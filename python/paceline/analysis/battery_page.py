@@ -91,8 +91,8 @@ def heading(
 ) -> str:
     """Make the heading of an analysis, such as "Backbone RMSD".
 
-    If the user named the analysis, the heading begins with this name. If the entry of a default
-    battery has a name of its own, the heading begins with the kind of molecule.
+    If the user named the analysis, the heading begins with this name. If an entry of a default
+    battery is not named after its analysis, the heading begins with the kind of molecule.
     """
     if isinstance(analysis, Energies):
         return "Energies"
@@ -203,7 +203,8 @@ def _counts(
                 continue
             is_first = table is tables[0]
             is_named = is_first and not table.no_mean and len(table.y) <= MOST_SERIES
-            # Further tables of presence show the records that the first table counts.
+            # A further table with states shows in which frames records exist: the first table
+            # counts the same records.
             is_repeated = not is_first and table.states is not None
             if not (is_named or is_repeated) and (counts := count_verdicts(table)):
                 found.append(f"{headings[name]}: {counts}.")
@@ -281,7 +282,10 @@ def _sentences(results: Results, table: Table) -> list[str]:
 
 
 def _brief(table: Table, means: Mapping[str, SeriesMean]) -> list[str]:
-    """Format means with units; with names if there are several means."""
+    """Format means with units, and with names if the table has several series.
+
+    Of more than `SUMMARISED` means, only the first is formatted.
+    """
     texts = {title: mean_with_interval(mean, title) for title, mean in means.items()}
     if len(table.y) == 1:
         return list(texts.values())

@@ -36,9 +36,9 @@ class BuriedArea(AnalysisBase):
     ag2 : AtomGroup
         Second group, from the same Universe and without atoms of the first group.
     probe_radius : float
-        Radius of the solvent, Å.
+        Radius of a solvent molecule, Å.
     n_points : int
-        Number of points on each sphere, 1 to 65,536.
+        Number of points on the sphere around each atom, 1 to 65,536.
     radii : None, str or mapping
         Radii of the elements, as for `SASA`.
 
@@ -214,7 +214,7 @@ class _Surfaces(CorePart, PerFrame):
     def compute(self, block: Block) -> np.ndarray:
         """Compute the areas of a block: float64, shape (n_frames, 2 n_residues), Å².
 
-        The first half is from the surfaces of single groups, the second from that of both together.
+        The first half of the columns is for each group alone, the second for both groups together.
         """
         if self._bound is None:
             columns = columns_of(block)

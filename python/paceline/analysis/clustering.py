@@ -46,8 +46,8 @@ class Clustering(AnalysisBase):
     equal to it), as in GROMACS. Among equally good frames, the earliest frame of the run is used.
 
     - ``gromos`` (Daura et al. 1999, Angew. Chem. Int. Ed. 38, 236): the frame with the most
-      neighbours is the center of a cluster, and its neighbours are the members. They are removed,
-      and the next cluster is made from the remaining frames.
+      neighbours is the center of a cluster, and its neighbours are the other members. The frames of
+      this cluster are removed, and the next cluster is made from the remaining frames.
     - ``leader`` (Hartigan 1975, Clustering Algorithms, ch. 3): in the order of the run, each frame
       joins the first leader that is its neighbour; if there is none, the frame becomes a leader.
     - ``k-medoids`` (Kaufman & Rousseeuw 1990, Finding Groups in Data, ch. 2: PAM): k frames, the
@@ -100,14 +100,14 @@ class Clustering(AnalysisBase):
         Frame number of the center, leader or medoid of each cluster.
     results.universe : MDAnalysis.Universe
         Universe of the compared atoms, or of the atoms of `written`, with one frame per center:
-        positions as in the run, and the cell of the frame. More than 256 MiB are stored in a file
-        in the temporary folder.
+        positions as in the run, and the cell of the frame. Positions of more than 256 MiB are
+        stored in a file in the temporary folder.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
         Times of these frames, ps.
     atoms : AtomGroup
-        The atoms.
+        The atoms that are superposed and compared.
 
     Raises
     ------
@@ -521,7 +521,7 @@ def k_medoids(pairs: Pairs, k: int) -> tuple[np.ndarray, np.ndarray]:
         number, frame = gained
         medoids[number] = frame
     medoids.sort()
-    # A medoid belongs to its own cluster, also if equal frames are in other clusters.
+    # A medoid belongs to its own cluster, even if its distance from another medoid is 0.
     nearest = np.array([pairs.row(medoid) for medoid in medoids]).argmin(axis=0)
     nearest[medoids] = np.arange(k)
     labels = np.full(pairs._n, -1)

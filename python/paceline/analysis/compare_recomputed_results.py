@@ -93,7 +93,7 @@ class Check:
     name: str
     #: "equal", "equal within tolerance", "differs" or "not checked".
     verdict: str
-    #: What was compared, such as "98 rows of 3 columns".
+    #: Description of the compared content, such as "98 rows of 3 columns".
     compared: str = ""
     reasons: list[str] = field(default_factory=list)
     #: The first differences, the largest difference of two numbers, and the number of differences.
@@ -134,7 +134,10 @@ class Differences:
 
 @dataclass(frozen=True)
 class ResultFile:
-    """Content of a result file: its facts, and either the lines of its table or its arrays."""
+    """Content of a result file: its facts, by key, and the lines of its table or its arrays.
+
+    Facts are the lines "KEY: VALUE" about the input, the software, the call and the results.
+    """
 
     path: Path
     facts: Mapping[str, str]
@@ -217,7 +220,7 @@ def compare(
 ) -> Check:
     """Compare a result file with one that was computed again.
 
-    Files and folders may have been moved. Each mapping in `moved` maps their present names to their
+    Files and folders may have been moved. Each mapping in `moved` maps their current names to their
     recorded names. Facts count as equal if they are equal after the replacements of one mapping.
     """
     name = os.fspath(saved.path)
@@ -252,7 +255,11 @@ def compare(
 
 
 def _kind(key: str, facts: Mapping[str, str]) -> str:
-    """Classify a fact: about the software, the files, the command, or a result."""
+    """Return the kind of the fact with a key.
+
+    The kinds are "software", "command", "names" of files, "contents" of files (their digests), and
+    "result".
+    """
     if key in _SOFTWARE or key == _PROCESSOR:
         return "software"
     if key in DIGESTS or key == CALL or is_of_command(key):
@@ -391,7 +398,7 @@ def _compare_lines(
 
 
 def _titles(facts: Mapping[str, str]) -> list[str]:
-    """Titles of the columns of an .xvg table, from the line about its figure; empty without it."""
+    """Titles of the columns of an .xvg table, from the fact `FIGURE`; empty if it is missing."""
     try:
         found = json.loads(facts.get(FIGURE, "{}"))["titles"]
     except (ValueError, KeyError, TypeError):
@@ -430,9 +437,10 @@ def _largest_of_columns(rows: Iterable[Sequence[str]]) -> list[float]:
 
 
 def deviation_of_cells(first: str, second: str, largest: float) -> float:
-    """Difference of the numbers in two cells; NaN for texts.
+    """Compute the relative difference of the numbers in two cells; NaN for texts.
 
-    It is relative to `largest`, or to one of the numbers if that is larger.
+    The difference is divided by `largest`, or by one of the numbers if that is larger. The result
+    is infinite if a number is not finite.
     """
     a, b = _number(first), _number(second)
     if a is None or b is None:

@@ -57,7 +57,7 @@ class Contacts(AnalysisBase):
     select : (str, str) or (AtomGroup, AtomGroup)
         First and second group.
     refgroup : (AtomGroup, AtomGroup), or list of them
-        The same atoms in one or several references, at the present frame of their Universe.
+        The same atoms in one or several references, at the current frame of their Universe.
     method : {"hard_cut", "soft_cut", "radius_cut"} or callable
         Method, or a function of two ndarrays of float64 of shape (n_contacts,): distances in a
         frame, and distances in the reference. The function returns a number, and gets `kwargs`,
@@ -70,11 +70,11 @@ class Contacts(AnalysisBase):
         `beta` (Å⁻¹, 5 by default) and `lambda_constant` (1.8) of "soft_cut", or `radius` of
         "radius_cut".
     residues_apart : int
-        Minimum distance along the chain between residues in contact: 1 excludes pairs within a
-        residue, 4 also neighbours up to the third, as in Best, Hummer & Eaton. Residues
-        are counted in the order of the topology. Pairs of two segments are never excluded. By
-        default no pair is excluded. If groups share atoms, a contact of an atom with itself is
-        possible, and a warning reports it.
+        Minimum number of residues along the chain from one atom of a contact to the other: 1
+        excludes pairs within a residue, 4 also neighbours up to the third, as in Best, Hummer &
+        Eaton. Residues are counted in the order of the topology. Pairs of two segments are never
+        excluded. By default no pair is excluded. If groups share atoms, a contact of an atom with
+        itself is possible, and a warning reports it.
 
     Attributes
     ----------
@@ -263,7 +263,10 @@ class Contacts(AnalysisBase):
                 )
 
     def _find_limits(self) -> tuple[list[np.ndarray] | None, float | None]:
-        """Return the limits of distances (Å) and β (Å⁻¹); None for a user's function."""
+        """Return the limit of each contact's distance (Å), by reference, and β of soft_cut (Å⁻¹).
+
+        β is None for other methods; both are None for a user's function.
+        """
         from MDAnalysis.analysis import contacts
 
         function, given = self.fraction_contacts, dict(self.fraction_kwargs)
@@ -339,7 +342,7 @@ class Contacts(AnalysisBase):
 
 
 class _FunctionOfDistances(PerFrame):
-    """Worker part that calls a user's function."""
+    """Worker part that calls a user's function with the distances of the contacts."""
 
     def __init__(
         self, distances: CoreRows, function: Callable[..., float], references: list[np.ndarray]
@@ -368,13 +371,13 @@ def q1q2(
     Parameters
     ----------
     u : Universe
-        System; its present frame does not change.
+        System; its current frame does not change.
     select : str
         Selection of the atoms.
     radius : float
         Maximum distance of a contact, Å.
     residues_apart : int
-        Minimum distance along the chain between residues in contact, as for `Contacts`.
+        Minimum number of residues along the chain between atoms in contact, as for `Contacts`.
 
     Returns
     -------
@@ -632,7 +635,7 @@ def _fractions(value: Counts) -> np.ndarray:
 
 
 class _NearResidues(CorePart, Reduction[Counts]):
-    """Number of frames, and for each pair of residues the number of frames in contact."""
+    """Worker part that counts frames, and for each pair of residues the frames in contact."""
 
     splits_frames = True
 
