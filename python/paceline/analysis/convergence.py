@@ -67,12 +67,12 @@ def convergence(
         Meaning of the values. The mean of angles is circular. For states, the result is that of
         the state that is sampled worst, and `mean` is its population.
     precision : float, optional
-        Half the width of the 95 % interval that is wanted, in the unit of the values; for states
-        a population.
+        Requested half width of the 95 % interval of the mean, in the unit of the values; for
+        states, of the population.
     n_series : int
         Number of series that are assessed together, such as the columns of a table. With more
-        series, limits for a start or a drift are stricter, so that noise is mistaken for one in the
-        same small fraction of tables (Bonferroni).
+        series, the tests for a start and for a drift are stricter, so that the fraction of tables
+        in which noise passes a test stays the same (Bonferroni).
 
     Returns
     -------
@@ -161,12 +161,12 @@ def assess(
 def latest_start(
     found: dict[str, Convergence], times: Mapping[str, float] | None = None
 ) -> tuple[int | None, str]:
-    """Return the latest start of the equilibrated parts of all series, and the name of its series.
+    """Return the index from which all series are equilibrated, and the name of the last to be so.
 
-    `times` are these starts by the name of the series; by default `equilibrated_at`. They have a
-    common unit, or are relative to the first frame of each replica, because replicas may begin at
-    different times. If any series drifts, the index is None, and the name is that of the first
-    drifting series.
+    `times` are the starts of the equilibrated parts, by the name of the series; by default
+    `equilibrated_at`. They have a common unit, or are relative to the first frame of each replica,
+    because replicas may begin at different times. If any series drifts, the index is None, and the
+    name is that of the first drifting series.
     """
     drifting = [name for name, one in found.items() if one.verdict == DRIFTING]
     if drifting:
@@ -183,7 +183,7 @@ def _assess(
     precision: float | None,
     n_series: int,
 ) -> Convergence:
-    """Assess one simulation."""
+    """Assess a series of a single simulation, without replicas."""
     if kind == "states":
         return _assess_states(values, times, precision, n_series)
     return _assess_numbers(values, times, kind, precision, n_series)
@@ -304,7 +304,7 @@ def _name(label: object) -> str:
 def _with_precision(
     found: Convergence, precision: float | None, unit: str, wider: float, step: float
 ) -> Convergence:
-    """Compare the interval with the requested precision.
+    """Compare the interval with the requested precision; if it is wider, change the verdict.
 
     A cautious estimate of the interval is wider by the factor `wider`. `step` is the time between
     values.
@@ -437,7 +437,8 @@ def _agreement(
         mean, mean_of_all = (float(one) for one in _turned(np.array([mean, mean_of_all])))
     length = max(one.length for one in found.values())
     needed = np.full(2, 0.0 if verdict == SAMPLED else np.nan)
-    # The needed time is known only if series are too short; replicas may differ for longer.
+    # The needed time is known only if independent values are too few. It is unknown how long
+    # replicas differ.
     if not drifting and 0 < lengthened[1] < ENOUGH:
         needed = length * (np.array(longer(*lengthened)) - 1)
     lasted = {

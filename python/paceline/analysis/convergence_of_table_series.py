@@ -116,7 +116,7 @@ class SeriesVerdict:
             return "–"
         if not half > 0:
             return f"{digits(self.found.mean, 4)}{self.unit}"
-        if self.kind == "states":  # the limits are not at equal distances
+        if self.kind == "states":  # the limits are not at equal distances from the mean
             low, high = self.found.interval
             decimals = self._decimals_of_states
             numbers = (f"{value:.{decimals}f}" for value in (self.found.mean, low, high))
@@ -255,7 +255,10 @@ def more_needed(low: float, high: float, title: str) -> str:
 
 
 def _length(value: float, like: float, title: str) -> tuple[str, str]:
-    """Return a time (ps) in the readable unit of the time `like`, and the unit; or frames."""
+    """Format a time (ps), or a number of frames; return the number and the unit.
+
+    The unit of a time is the one that suits the time `like`.
+    """
     name, unit = name_and_unit(title)
     if unit in UNITS_IN_TITLES:
         shown, length = unit_of_time(like)
@@ -438,7 +441,7 @@ def verdicts_of_replicas(
 
 
 def place_out_of_order(table: Table) -> str:
-    """Describe the first row whose time is not later than that of the previous row."""
+    """Describe the first row whose time is not later than that of the previous row; else empty."""
     x = np.asarray(table.columns[table.abscissa])
     if x.dtype.kind not in "iuf":
         return ""
@@ -461,10 +464,10 @@ def usual_verdicts(table: Table, titles: Sequence[str] | None = None) -> dict[st
 
 
 def verdicts_of(tables: Mapping[str, Table | None]) -> dict[str, SeriesVerdict]:
-    """Assess the series that have means, of tables by name.
+    """Assess the series with means of several tables, which are given by their names.
 
-    If a table has several series, each is named by the table's name, followed by its own name in
-    parentheses.
+    The name of a verdict is the name of the table. If a table has several series, the name of the
+    series follows in parentheses.
     """
     found: dict[str, SeriesVerdict] = {}
     for name, table in tables.items():
@@ -511,7 +514,10 @@ def equilibrated_start(
 
 
 def _frame_at(verdict: SeriesVerdict, times: np.ndarray) -> int:
-    """Return the first frame in the equilibrated part of a series; -1 if times do not compare."""
+    """Return the index of the first frame in the equilibrated part of a series.
+
+    Returns -1 if the times of the series cannot be compared with those of the frames.
+    """
     known = verdict.axis == "time" and len(times) and np.isfinite(times).all() and in_order(times)
     later = times >= verdict.start - rounding_of(times) if known else np.zeros(1, dtype=bool)
     return int(np.argmax(later)) if later.any() else -1

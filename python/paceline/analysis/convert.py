@@ -245,7 +245,7 @@ class Write(AnalysisBase):
                     yield both
 
     def finish(self, value: None) -> None:
-        """Set the results: path, frames and bytes."""
+        """Store as results the paths, the number of written frames, and the size of the file."""
         self.results = Results(
             provenance=self.record(),
             path=self._path,
@@ -276,7 +276,7 @@ def format_with(path: str | os.PathLike, options: Iterable[str]) -> OutputFormat
 def _contents_of_first_frame(trajectory: Frames) -> dict[str, Any]:
     """Return whether the first readable frame has a cell, and which fields it contains.
 
-    The present frame of the trajectory does not change.
+    The current frame of the trajectory does not change.
     """
     current = attribute_of(trajectory, "frame")  # trajectories without a topology have none
     try:

@@ -193,7 +193,8 @@ class VelocityAutocorrelation(AnalysisBase):
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
         Lag times, ps.
     results.integral : numpy.ndarray of float64, shape (n_frames,)
-        Integral of the mean from 0 to each lag time by the trapezoidal rule, divided by 3, Å²/ps.
+        Integral of `timeseries` from 0 to each lag time by the trapezoidal rule, divided by 3,
+        Å²/ps.
         Its plateau is the diffusion coefficient (Green 1954, Kubo 1957). NaN if times are unknown.
     results.integral_interval : numpy.ndarray of float64, shape (n_frames,)
         With `errors`: half the widths of the 95 % intervals of `integral`, Å²/ps, by Student's t
@@ -547,7 +548,7 @@ class _Currents(PerFrame):
             raw=(block.velocities, None), cells=block.cells, frames=block.frames
         )
         rows = self._rows.compute(velocities)
-        # The kernel leaves out frames whose velocities are all NaN.
+        # The kernel raises no error for frames whose velocities are all NaN: check these here.
         check_finite(block, np.isnan(rows[:, 0]) & (block.held != 0), "velocities")
         return rows
 

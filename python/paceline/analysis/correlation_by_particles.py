@@ -107,11 +107,14 @@ class SeriesParts(OverParts):
         return (*known, *(sums[number] for sums in self._block_sums.values()))
 
     def mean(self) -> np.ndarray:
-        """Mean over all particles; the sums of parts are added in order."""
+        """Mean of the function over all particles; the sums of parts are added in a fixed order."""
         return self._mean_of(self._sums)
 
     def block_means(self) -> dict[int, np.ndarray]:
-        """Mean over all particles in each block, shape (n_blocks, n_lags), by number of blocks."""
+        """Mean of the function over all particles in each block of time, by number of blocks.
+
+        Each array has the shape (n_blocks, n_lags).
+        """
         return {n_blocks: self._mean_of(sums) for n_blocks, sums in self._block_sums.items()}
 
     def _mean_of(self, sums: np.ndarray) -> np.ndarray:

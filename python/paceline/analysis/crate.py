@@ -121,7 +121,7 @@ def _write(
 
 
 def _graph(folder: Path, files: Sequence[Path], facts: Sequence[Mapping[str, str]]) -> JsonObject:
-    """Describe files, inputs, programs and the action."""
+    """Return the content of `ro-crate-metadata.json`: results, inputs, programs and the command."""
     results = [_result(folder, path) for path in files]
     inputs = _inputs(facts)
     programs: list[JsonObject] = [
@@ -229,7 +229,8 @@ def _inputs(facts: Sequence[Mapping[str, str]]) -> list[JsonObject]:
         pairs = [(key.removeprefix(INPUT), one[key]) for key in one if key.startswith(INPUT)]
         for key, of_content in _INPUTS.items():
             contents = one.get(of_content, "").split(", ")
-            # There is one fingerprint per file. Without fingerprints, the number is unknown.
+            # There is one fingerprint per file. Without fingerprints, the number of files is
+            # unknown.
             is_known = key == "topology" or contents[0][:4] not in ("", "none")
             names = names_in(one[key], len(contents) if is_known else None) if key in one else []
             pairs += zip_longest(names, contents[: len(names)], fillvalue="")

@@ -37,7 +37,7 @@ class DensityAnalysis(AnalysisBase):
     atoms outside the grid are not counted. Tables contain the fraction of atoms outside. A warning
     is issued if the fraction is 1 % or more with the default grid, or if no atom is in the grid.
     Center and superpose the solute first, with transformations of `paceline.transform`. Such a run
-    needs an explicit grid, because the default grid fits the present frame without transformations.
+    needs an explicit grid, because the default grid fits the current frame without transformations.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class DensityAnalysis(AnalysisBase):
     metadata : dict, optional
         Notes that are stored in the `metadata` of the density.
     padding : float
-        Space around the atoms of the present frame in the default grid, Å.
+        Space around the atoms of the current frame in the default grid, Å.
     gridcenter : array of float, shape (3,), optional
         Center of the grid, Å.
     xdim, ydim, zdim : float, optional
@@ -73,7 +73,7 @@ class DensityAnalysis(AnalysisBase):
         The group is an UpdatingAtomGroup that workers cannot evaluate.
     ValueError
         The grid is incomplete or invalid. Or there is no explicit grid, and an UpdatingAtomGroup
-        has no atoms in the present frame. In the run, as `AnalysisError`: positions are not
+        has no atoms in the current frame. In the run, as `AnalysisError`: positions are not
         finite.
 
     Examples
@@ -177,7 +177,7 @@ class DensityAnalysis(AnalysisBase):
         return ours
 
     def _prepare_group(self, atomgroup: Atoms | System, verbose: bool) -> None:
-        """Set the analysed atoms; for an updating group also its finder and its description."""
+        """Set the analysed atoms; for an updating group also the finder of its atoms in a frame."""
         atoms, self._finder, self._described = follow_if_changing(atomgroup, "DensityAnalysis")
         AnalysisBase.__init__(self, atoms, verbose=verbose)
 

@@ -63,7 +63,8 @@ class DensityProfile(AnalysisBase):
         Density of mass, of atoms, of charges or of electrons. Numbers of electrons are those of
         neutral atoms, found by elements or masses.
     binsize : float
-        Width of bins in the present frame, Å; rounded so that a whole number divides the cell.
+        Width of bins in the current frame, Å; rounded so that a whole number of bins fills the
+        cell.
     origin : AtomGroup or str, optional
         Atoms whose center of mass along the axis is position 0 in each frame. They may cross the
         border of the cell. By default position 0 is the corner of the cell.
@@ -91,7 +92,7 @@ class DensityProfile(AnalysisBase):
         A group contains no atoms.
     UnsupportedError
         A group is an UpdatingAtomGroup, the topology lacks masses, charges or elements for the
-        quantity, the present frame has no cell, or `symmetrize` is True without an origin.
+        quantity, the current frame has no cell, or `symmetrize` is True without an origin.
     ValueError
         The axis or quantity is unknown, or the bin width is not a length in the cell. In the run,
         as `AnalysisError`: a frame has no cell, or a rotated cell.
@@ -302,7 +303,7 @@ class DensityProfile(AnalysisBase):
         )
 
     def _number_of_bins(self) -> int:
-        """Compute the number of bins along the axis of the present cell."""
+        """Compute the number of bins from the height of the current frame's cell along the axis."""
         dimensions, height = self.atomgroup.universe.dimensions, 0.0
         if dimensions is not None:
             cell = _core.cells_of_dimensions(np.asarray(dimensions, dtype=np.float32)[None])

@@ -1,4 +1,4 @@
-"""Analyses by their names and parameters in the tables of a battery file, and in commands."""
+"""Make analyses from their names and parameters, as in tables of a battery file or in commands."""
 
 import importlib
 import inspect
@@ -56,7 +56,10 @@ def class_of(analysis: object, where: str = "") -> type[AnalysisBase]:
 
 
 def _declared_as(name: object) -> type[AnalysisBase] | None:
-    """Find the class that most recently declared a name; includes classes of users."""
+    """Find the class whose declaration has a name, also among users' classes; None if none has it.
+
+    If several classes have the name, the last of them is found.
+    """
     found = None
     waiting: list[type[AnalysisBase]] = [AnalysisBase]
     for cls in waiting:
@@ -108,7 +111,7 @@ def _parameters(name: str, description: Description) -> _Parameters:
 
 
 def make_analysis(name: str, description: Description, universe: System) -> AnalysisBase:
-    """Make the analysis that one table describes."""
+    """Make the analysis that a table of a battery file describes."""
     cls, known, given, shown = _parameters(name, description)
     first = next(iter(known))
     atoms = {*ATOMS, *UPDATING} | ({first} if first == "select" else set())
