@@ -58,7 +58,10 @@ class _DipoleAnalysis(AnalysisBase):
         self._bonds = self._find_bonds()
 
     def _moments(self, needs_cell: str | None) -> "_Moments":
-        """Make the worker part; it also computes volumes if `needs_cell` is a text for errors."""
+        """Make the worker part, which also computes volumes of cells unless `needs_cell` is None.
+
+        `needs_cell` names, in error messages, the quantity for which a frame needs a cell.
+        """
         whole = None
         if self.make_whole:
             whole = CoreTransform("unwrap", len(self._charges), self._bonds)
@@ -130,7 +133,7 @@ class DielectricConstant(_DipoleAnalysis):
     results.M : numpy.ndarray of float64, shape (3,)
         Mean of the components x, y and z of the dipole moment, e Å.
     results.M2 : numpy.ndarray of float64, shape (3,)
-        Mean of their squares, (e Å)².
+        Mean of the squares of these components, (e Å)².
     results.fluct : numpy.ndarray of float64, shape (3,)
         Variance of the components, (e Å)².
     results.eps : numpy.ndarray of float64, shape (3,)
@@ -362,8 +365,8 @@ class DipoleAutocorrelation(_DipoleAnalysis):
         bonds, a molecule is not neutral, the group contains separate parts of a molecule, or
         frames are not equidistant in time.
     ValueError
-        In the run, as `AnalysisError`: molecules are made whole and a frame has no cell, positions
-        are not finite, or a bond is then longer than half the cell.
+        In the run, as `AnalysisError`: positions are not finite. If molecules are made whole, also:
+        a frame has no cell, or a bond of a whole molecule is longer than half the cell.
 
     Examples
     --------
@@ -477,7 +480,7 @@ class _Moments(PerFrame):
 
     def compute(self, block: Block) -> np.ndarray:
         rows = self._compute(block)
-        # The kernel leaves out frames whose positions are all NaN.
+        # The kernel raises no error for frames whose positions are all NaN: check these here.
         check_finite(block, np.isnan(rows[:, 0]) & (block.held != 0))
         return rows
 

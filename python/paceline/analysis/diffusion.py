@@ -88,7 +88,7 @@ class BlockFit(NamedTuple):
 
 
 def weights_of(times: np.ndarray, n_dimensions: int) -> np.ndarray:
-    """Compute weights; the weighted sum of MSDs at `times` is a fitted diffusion coefficient."""
+    """Compute the weights by which MSDs at `times` add up to the fitted diffusion coefficient."""
     off = times - times.mean()
     return off / (off**2).sum() / (2 * n_dimensions)
 
@@ -102,7 +102,7 @@ def block_fit(times: np.ndarray, lags: np.ndarray, n_dimensions: int) -> BlockFi
 
 
 def lags_of_blocks(n_frames: int) -> dict[int, int]:
-    """For each number of blocks, return the number of lag times, from 0, with an interval."""
+    """For each number of time blocks, return for how many lag times, from 0, blocks are used."""
     found = {n_blocks: int(part * n_frames) + 1 for n_blocks, part in BLOCKS.items()}
     return {n_blocks: n_lags for n_blocks, n_lags in found.items() if n_lags > 1}
 
@@ -110,7 +110,7 @@ def lags_of_blocks(n_frames: int) -> dict[int, int]:
 def mean_and_interval(
     slopes: np.ndarray, molecules: np.ndarray, by_block: np.ndarray | None
 ) -> dict[str, Any]:
-    """Average the coefficients of all particles; also compute the error and the interval.
+    """Average the diffusion coefficients of all particles; also compute the error and interval.
 
     The particles of a molecule move together, so each molecule counts once, with the sum of its
     particles. `by_block` contains coefficients of particles in time blocks, shape (n_particles,
@@ -139,7 +139,7 @@ def mean_and_interval(
 
 
 def _differ_by_more(error: float, n_blocks: int, of_molecules: float, n_molecules: float) -> bool:
-    """True if blocks differ by more than molecules explain (F test), or with only one molecule."""
+    """True if blocks differ by more than molecules explain (F test), or for a single molecule."""
     from scipy.special import fdtr
 
     ratio = (error / of_molecules) ** 2 if of_molecules else np.inf

@@ -67,14 +67,14 @@ class DistanceMatrix(AnalysisBase):
     ----------
     results.dist_matrix : numpy.ndarray, shape (n_frames, n_frames)
         Distances, Å; if condensed, shape (n_frames · (n_frames - 1) / 2,). NaN for damaged frames
-        that were left out, and for frames with NaN positions. More than 256 MiB are stored in a
-        file in the temporary folder, which is deleted with the array.
+        that were left out, and for frames with NaN positions. A matrix of more than 256 MiB is
+        stored in a file in the temporary folder, which is deleted with the array.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
         Times of these frames, ps.
     atoms : AtomGroup
-        The atoms.
+        The compared atoms.
 
     Raises
     ------
@@ -518,7 +518,7 @@ class DiffusionMap:
         NotRunError
             The analysis has not run.
         ValueError
-            There are fewer eigenvectors.
+            `n_eigenvectors` is below 1, or not below the number of frames.
         """
         most = len(self.eigenvalues) - 1
         n_eigenvectors = whole_number("n_eigenvectors", n_eigenvectors)

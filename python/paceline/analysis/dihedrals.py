@@ -385,7 +385,7 @@ class Ramachandran(_Dihedrals):
         return [*super()._chain, self.ag5]
 
     def finish(self, value: np.ndarray) -> None:
-        """Store the angles by residue; figures plot ψ against φ (or χ2 against χ1)."""
+        """Store the angles by residue; figures plot ψ against φ (for `Janin`, χ2 against χ1)."""
         labels = label_residues(self.ag2.residues, self.ag2.resindices)
         titles = [f"{name} {label} (°)" for label in labels for name in self.ANGLES]
         table = self._tabulate(titles, value.reshape(len(value), -1))

@@ -347,7 +347,7 @@ class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
     )
 
     def prepare(self) -> Reduction:
-        """Make the worker part from the sizes of the groups; choose the size of blocks."""
+        """Make the worker part, and limit the number of frames that it processes at a time."""
         self._remark_on_images()
         first, *rest = self._sizes
         second = rest[0] if rest else None

@@ -50,9 +50,9 @@ DSSP_STATES = (
 )
 #: Bit for helices in the numbers that the kernel returns.
 HELIX = 1
-#: Bit for strands in these numbers.
+#: Bit for strands in the numbers that the kernel returns.
 STRAND = 2
-#: Index of the letter for each sum of bits; helices have priority over strands.
+#: Index in `LETTERS` for each sum of `HELIX` and `STRAND`; helices have priority over strands.
 OF_BITS = np.array([0, 1, 2, 1], dtype=np.int8)
 
 

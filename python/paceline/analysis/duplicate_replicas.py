@@ -124,7 +124,10 @@ def _common_rows(
 
 
 def _match_rows(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> Match | None:
-    """Compare the rows of series, which all have the same length."""
+    """Compare the series of one replica with those of another, all of the same length.
+
+    Returns the kind of the copy; None if the second replica is not a copy.
+    """
     if not first or len(first[0]) < LEAST_VALUES:
         return None
     if any(map(_varies, first)) and all(map(_same_values, first, second)):
@@ -181,7 +184,10 @@ def files_of(universe: System) -> list[str]:
 
 
 def content_of(universe: System) -> str:
-    """Identify the content of trajectory files; empty if it is unknown, as in memory."""
+    """Return a text that identifies the content of a trajectory's files; empty if it is unknown.
+
+    It is unknown for a trajectory in memory, and for files that cannot be read.
+    """
     if (files := attribute_of(universe.trajectory, "chain")) is not None:
         return f"{files.content}"
     digests = [file_digest(one) for one in files_of(universe)]

@@ -62,7 +62,7 @@ class Energies:
     axis : numpy.ndarray of float64, shape (n_rows,)
         Times in ps, or in the unit that `axis_title` contains, or steps.
     axis_title : str
-        Title of the column `axis`: "time (ps)".
+        Title of the column `axis`, such as "time (ps)" or "step".
     steps : numpy.ndarray of int64, shape (n_rows,), optional
         Simulation steps of the rows.
     n_atoms : int, optional
@@ -75,8 +75,8 @@ class Energies:
     Attributes
     ----------
     results : Results
-        `times` (ps) and each term, as arrays of float64; with the methods of other results, such
-        as `save` and `plot`.
+        `times`, or `steps` if times are unknown, and each term, as arrays; with the methods of
+        other results, such as `save` and `plot`.
     """
 
     #: Names of further tables, as for analyses; energies have none.
@@ -320,7 +320,8 @@ def drift_of(times: np.ndarray, values: np.ndarray) -> tuple[float, float] | Non
     """Fit a straight line to a time series; return the slope and half its 95 % interval.
 
     The error takes the statistical inefficiency of the residuals into account. Returns None for
-    fewer than 4 values, and for residuals that are all equal or hardly independent.
+    fewer than 4 values, for residuals that are all equal, and for residuals with 3 or fewer
+    independent values.
     """
     known = used_rows(values, times).known
     x, y = times[known], values[known]
@@ -442,7 +443,7 @@ def join_contents(contents: Sequence[Content]) -> Energies:
 
 
 def _axis_title(parts: Sequence[EnergyPart]) -> str:
-    """Title of the column that the rows of all parts have: times, or else steps."""
+    """Title of the axis: times if all parts have times in one unit, otherwise steps."""
     units = {part.time_unit for part in parts}
     if all(part.times is not None for part in parts) and len(units) == 1:
         return f"time ({units.pop()})"
