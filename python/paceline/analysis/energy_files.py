@@ -33,7 +33,7 @@ WINDOW = 2**20
 MOST_PARTS = 100_000
 #: First bytes of an .edr file.
 EDR_MAGIC = struct.pack(">i", -55555)
-#: Columns of OpenMM's reporter that describe the computation.
+#: Columns of OpenMM's StateDataReporter that describe the computation, not the system.
 NOT_ENERGIES = ("progress", "speed", "elapsed time", "time remaining", "frame")
 AMBER_ENERGIES = (
     *("Etot", "EKtot", "EPtot", "BOND", "ANGLE", "DIHED", "1-4 NB", "1-4 EEL", "VDWAALS", "EELEC"),
@@ -158,7 +158,7 @@ def _edr_frames(pyedr: Any) -> Any:
     """Make a class that reads frames with pyedr's headers, and limits the memory it allocates."""
 
     class EdrBlock(pyedr.Block):
-        """Block of a frame."""
+        """Block of a frame that counts its parts, also called subblocks."""
 
         def __init__(self, frame: Any) -> None:
             super().__init__()
@@ -191,7 +191,9 @@ def _edr_frames(pyedr: Any) -> Any:
 
         def __init__(self, data: Any) -> None:
             self.data = data
-            n_terms = data.unpack_int()  # the first version has no magic number before it
+            # Files of the first version begin with the number of terms, others with a negative
+            # magic number.
+            n_terms = data.unpack_int()
             if n_terms > MOST_PARTS:
                 raise ValueError(f"{n_terms} terms")
             data.set_position(0)
@@ -327,7 +329,7 @@ class _AmberRecords:
         self.is_summary, self.region = False, 1
 
     def end(self) -> None:
-        """Finish the present record."""
+        """Finish the current record: add it to the row of its step, or begin a new row with it."""
         record, self.record = self.record, {}
         if not record or self.is_summary:
             return
@@ -341,7 +343,7 @@ class _AmberRecords:
         self._row = record
 
     def terms(self) -> dict[str, np.ndarray]:
-        """Return the columns."""
+        """Return the columns of all records by name."""
         if self._row:
             self._columns.add(self._row)
             self._row = {}

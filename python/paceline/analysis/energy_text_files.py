@@ -1,4 +1,4 @@
-"""Rows of text files: functions that all readers use, energies, and .xvg tables for Grace."""
+"""Functions that all readers of energies from text files use, and a reader of .xvg tables."""
 
 import re
 from array import array
@@ -219,7 +219,7 @@ class XvgTable:
 def read_xvg(content: Content, file: IO[bytes]) -> XvgTable:
     """Read a table; rows that cannot be read are counted in `content`.
 
-    Data sets, which end with "&", share the first column.
+    Data sets, which end with "&", must have the same first column.
     """
     comments: list[str] = []
     labels: dict[str, str] = {}

@@ -16,7 +16,8 @@ from paceline.analysis.uncertainty import ENOUGH
 MOST_BINS = 512
 #: Decay times that are tried for the start, as fractions of the length of the series.
 DECAYS = 2.0 ** np.arange(-9, 0.1, 0.25)
-#: Minimum squared amplitude of a start, in units of the variance of the amplitude.
+#: Minimum squared amplitude of a decay that counts as the start of a series, in units of the
+#: variance of the amplitude.
 NOTABLE_START = 6.0
 #: Maximum fraction of a series that may be left out as its start. If a longer part would have to be
 #: left out, the series counts as drifting.
@@ -31,7 +32,7 @@ ENOUGH_CHANGES = 2 * ENOUGH
 #: Minimum time in the state before the last change, as a fraction of the series. A shorter time
 #: counts as the start of the series, such as the first frames of an RMSD from the first frame.
 LEAST_STAY = 0.05
-#: Minimum number of values in that state.
+#: Minimum number of values in the state before the last change.
 LEAST_OF_STAY = 2
 #: Before the last change of state, at most this fraction of the values is between the states. In an
 #: exponential decay, about half of these values are.
@@ -47,8 +48,8 @@ def find_start(values: np.ndarray, n_series: int = 1) -> int | None:
 
     The series must have 4 values or more, which are not all equal. `n_series` is the number of
     series if the worst of them decides. The minimum amplitude of a start is then larger, so that
-    noise in one series rarely exceeds it. If the squared amplitude grows by 2, noise exceeds it e
-    times less often.
+    noise in one series rarely exceeds it. If the minimum squared amplitude is larger by 2, noise
+    exceeds it e times less often.
     """
     n = len(values)
     n_bins = 1 << int(np.log2(min(n, MOST_BINS)))

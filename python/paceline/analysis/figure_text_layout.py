@@ -25,11 +25,12 @@ TITLE_LINES = 3
 LINE = 1.2
 #: Distance between entries of a legend, in units of the font size.
 BETWEEN = 0.5
-#: Width of a handle with its spacing, in units of the font size.
+#: Width of a handle of a legend with its spacing, in units of the font size.
 HANDLE = 4.8
 #: Options of legends for the spacing within an entry, and their default values.
 SPACES = {"columnspacing": 2.0, "handlelength": 2.0, "handletextpad": 0.8}
-#: Maximum length of texts along an axis, as a fraction of its length, since widths are estimates.
+#: Maximum length of texts along an axis, as a fraction of the length of the axis; less than 1,
+#: because the widths of texts are estimates.
 ALONG = 0.95
 #: Width of ticks, spacing and borders next to the labels of a y axis, points.
 AROUND = 22.0
@@ -40,7 +41,7 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def text_width(text: str, size: str | float | None = None) -> float:
-    """Width of a text in the present style, points; the sum of the widths of its letters."""
+    """Width of a text in the current matplotlib style, points: the sum of its letters' widths."""
     from matplotlib import rcParams
 
     family = (*rcParams["font.family"], *rcParams["font.sans-serif"][:1])

@@ -120,7 +120,7 @@ class ShownVerdicts:
 
     #: Verdicts on the series of each table, by title.
     of_tables: Sequence[Mapping[str, SeriesVerdict]] = ()
-    #: Verdicts on the series of all tables, by title, if these are of replicas.
+    #: If the tables belong to replicas: verdicts on each series over all replicas, by title.
     between: Mapping[str, SeriesVerdict] = field(default_factory=dict)
 
 
@@ -515,14 +515,17 @@ def _in_legend(verdict: SeriesVerdict, x_label: str) -> str:
     since, unit = verdict.start_text, name_and_unit(x_label)[1]
     number, _, own = since.partition(" ")
     if own != unit and name_and_unit(verdict.x_title)[1] == "ps" and own in TIME_UNITS:
-        # A power of 10 between units changes no digit.
+        # The units differ by a power of 10, so the digits of the number stay the same.
         time = float(number) * TIME_UNITS[own] / TIME_UNITS[unit]
         since = f"{time:.{MOST_DIGITS}g} {unit}"
     return with_minus(verdict.in_legend(since))
 
 
 def _draw_mean(verdict: SeriesVerdict, ax: "Axes", start: float, end: float) -> "Line2D":
-    """Draw the mean of replicas from their start on, except for populations and if one drifts."""
+    """Draw the mean of replicas from `start` to `end`; return the line.
+
+    The line is empty for populations of states, and if a replica drifts.
+    """
     is_mean = verdict.kind != "states" and verdict.found.verdict != DRIFTING
     known = is_mean and np.isfinite([start, end]).all()
     ends = [start, end] if known else []
@@ -622,7 +625,7 @@ def possible_range(label: str) -> tuple[float, float]:
 def _sample_points(n_points: int) -> slice | np.ndarray:
     """Choose points of a scatter plot: all points, or a random subset that is always the same.
 
-    Points at equal distances in the list might all belong to a few residues.
+    Every n-th point is not suitable, because all these points might belong to a few residues.
     """
     if n_points <= MOST_POINTS:
         return slice(None)
@@ -702,7 +705,7 @@ def _draw_bars(table: Table, ax: "Axes") -> None:
 
 
 def _draw_states(table: Table, ax: "Axes", options: FigureOptions) -> None:
-    """Draw states as colours along the x axis; with many rows, equally spaced rows are drawn."""
+    """Draw states as colours along the x axis; of many frames, only every n-th one is drawn."""
     assert table.states is not None
     states: States = table.states
     x_label, (x,) = in_time_unit(table.abscissa, [table.columns[table.abscissa]], options.time_unit)

@@ -1,4 +1,4 @@
-"""Select frames by the rows of saved tables: by a condition, by values, or by a bin."""
+"""Select frames by saved tables: a condition, extreme values, or a bin of a free-energy surface."""
 
 import os
 import re
@@ -293,7 +293,10 @@ class _Surface:
     def rows(
         self, series: Sequence[np.ndarray], at: Sequence[float] | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mask of the rows in a bin, and the distances of rows from its center."""
+        """Return the mask of the rows in the bin at a point, by default the bin of lowest energy.
+
+        Also return the squared distances of all rows from the center of the bin, in bin widths.
+        """
         if at is None:
             place = np.unravel_index(np.nanargmin(self._energy), self._energy.shape)
         else:
@@ -328,7 +331,7 @@ def _bins(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _find_near_table(name: str, path: Path) -> Path:
-    """Find a file by its path, or by its name in the folder of another file."""
+    """Return the path of the file `name`; a relative one may be relative to the folder of `path`."""
     found = Path(name)
     return found if found.exists() or found.is_absolute() else path.parent / found
 
