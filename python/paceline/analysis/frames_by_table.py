@@ -331,7 +331,7 @@ def _bins(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _find_near_table(name: str, path: Path) -> Path:
-    """Return the path of the file `name`; a relative one may be relative to the folder of `path`."""
+    """Return the path of a file; if it is missing and relative, look in the folder of `path`."""
     found = Path(name)
     return found if found.exists() or found.is_absolute() else path.parent / found
 

@@ -16,7 +16,7 @@ from paceline.contract.system_interface import Atoms, Residues, System, attribut
 from paceline.errors import UnsupportedError, warn
 from paceline.transform.masses import missing_masses_reason
 
-#: Number of records of each frame, and records of all frames.
+#: Arrays of a block: the number of records of each frame, and the records of all frames.
 Records = tuple[np.ndarray, np.ndarray]
 
 
@@ -489,7 +489,7 @@ class Reduce(_FunctionAnalysis):
         self.merge = merge
 
     def prepare(self) -> Reduction:
-        """Make the worker part from both functions."""
+        """Make the worker part from `function` and `merge`."""
         return _FunctionAndMerge(self._block_function(self.function), self.merge)
 
     def finish(self, value: object) -> None:

@@ -66,8 +66,8 @@ class SelectedAtoms(AnalysisBase):
     Attributes
     ----------
     results.atoms : numpy.ndarray of int64, shape (n_selected,)
-        Indices of the selected atoms of all frames, in the order of frames. More than 1 GiB are in
-        a temporary file.
+        Indices of the selected atoms of all frames, in the order of frames. An array of more than
+        1 GiB is in a temporary file.
     results.counts : numpy.ndarray of int64, shape (n_frames,)
         Number of atoms in each frame. If damaged frames were left out, the dtype is float64, and
         the number is NaN for these frames, which have no atoms.
@@ -252,8 +252,8 @@ def stretches(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find periods of presence; return key, first time and last time of each period.
 
-    `keys` and `times` contain one integer each for every time at which a key is present. Up to
-    `gap` missing times do not end a period.
+    Corresponding elements of `keys` and `times` are a key, such as the index of an atom, and a time
+    (an integer) at which it is present. Up to `gap` missing times do not end a period.
 
     Examples
     --------
@@ -557,7 +557,7 @@ def _returns_by_transforms(
 
 
 class AtomRecords(Ragged):
-    """Worker part: indices of the atoms of an updating group."""
+    """Worker part: indices of the atoms that an updating group contains in each frame."""
 
     returns_new = splits_frames = True
 

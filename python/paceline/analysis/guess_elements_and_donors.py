@@ -37,7 +37,7 @@ MASSES = {
 NEAR = 0.012
 #: Range of masses by which MDAnalysis identifies hydrogens, u.
 LIGHT = (0.9, 1.1)
-#: Exact mass of hydrogen, u.
+#: Mass of hydrogen without repartitioning, u.
 HYDROGEN = 1.008
 #: Largest mass of a hydrogen after mass repartitioning, u.
 REPARTITIONED = 4.5
@@ -46,7 +46,7 @@ REPARTITIONED = 4.5
 def unrepartitioned_masses(atoms: Atoms) -> np.ndarray:
     """Return masses of atoms, u, without hydrogen mass repartitioning.
 
-    Hydrogens are identified by elements, or else by names and a single bond.
+    Hydrogens are identified by elements, or else by names and, if bonds are known, a single bond.
     """
     universe = atoms.universe
     masses = universe.atoms.masses.astype(np.float64)
@@ -63,7 +63,7 @@ def unrepartitioned_masses(atoms: Atoms) -> np.ndarray:
 
 
 def _are_hydrogens(universe: System, bonds: np.ndarray | None) -> np.ndarray:
-    """Mask of hydrogens by elements if known, or else by names and a single bond."""
+    """Mask of hydrogens by elements; if unknown, by names, and by a single bond if bonds are known."""
     atoms = universe.atoms
     elements = np.array(_elements(atoms), dtype=str)
     found = (elements == "H") | (elements == "D")
@@ -82,7 +82,7 @@ def _elements(atoms: Atoms) -> Sequence[str]:
 
 
 def heaviest_hydrogen(atoms: Atoms) -> float:
-    """Return the maximum mass (u) of hydrogens; it is larger if masses were repartitioned."""
+    """Return an upper limit of the masses (u) of hydrogens; above 1.1 after repartitioning."""
     changed = unrepartitioned_masses(atoms) != atoms.masses
     changed &= atoms.masses < REPARTITIONED
     return float(atoms.masses[changed].max(initial=LIGHT[1] - 0.01)) + 0.01

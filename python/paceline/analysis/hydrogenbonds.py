@@ -119,7 +119,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         Minimum angle at the hydrogen, degrees.
     update_selections : bool
         Evaluate selections that depend on positions, such as `around 5 protein`, in each frame
-        instead of only in the present one. With `donors_sel`, also search the pairs of donors and
+        instead of only in the current one. With `donors_sel`, also search the pairs of donors and
         hydrogens in each frame.
     criterion : {"mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"}
         Criterion for a bond. All criteria but "mdanalysis" have fixed limits, and do not accept the
@@ -132,7 +132,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     ----------
     results.hbonds : numpy.ndarray of float64, shape (n_bonds, 6)
         For each bond: frame, indices of donor, hydrogen and acceptor, distance D–A (Å), and angle
-        D–H–A (degrees). More than 1 GiB are in a temporary file.
+        D–H–A (degrees). An array of more than 1 GiB is in a temporary file.
     results.counts : numpy.ndarray of int64, shape (n_frames,)
         Number of bonds in each frame. If damaged frames were left out, the dtype is float64, and
         the number is NaN for these frames, which have no bonds.
@@ -223,7 +223,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     SHARED_RESULTS = ("hbonds",)
 
-    #: True if intervals are computed.
+    #: True if 95 % intervals of the fractions of frames with each frequent bond are computed.
     errors = False
     #: Updating groups of selections that depend on positions.
     _changing: dict[str, UpdatingAtoms]
@@ -307,7 +307,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     @property
     def _chosen(self) -> dict[str, Atoms]:
-        """Donors, hydrogens and acceptors in the present frame, by name."""
+        """Donors, hydrogens and acceptors in the current frame, by name."""
         return {
             "donors": self._donors,
             "hydrogens": self._hydrogens,
@@ -390,7 +390,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         return within(self.atomgroup, selection, updating=updating)
 
     def _choose(self, name: str) -> Atoms:
-        """Select atoms in the present frame; store a group that depends on positions."""
+        """Select atoms in the current frame; store the group if it depends on positions."""
         selection, what = self._selections[name] or "", f"HydrogenBondAnalysis: {name}_sel"
         check_selection(selection)
         with naming_lacks(what, selection):
@@ -816,9 +816,9 @@ class HydrogenBondAnalysis(AnalysisBase):
     ) -> np.ndarray:
         """Compute the autocorrelation of bonds as in MDAnalysis; see also `time_correlation`.
 
-        The value is the fraction of bonds that exist again after each lag, averaged over time
-        origins with bonds. With `intermittency`, gaps of up to this number of frames are filled
-        first.
+        The value is the fraction of bonds that exist in all frames up to each lag, averaged over
+        time origins with bonds. With `intermittency`, gaps of up to this number of frames are
+        filled first.
 
         Parameters
         ----------

@@ -22,7 +22,7 @@ MOST_ATOMS = 1000
 
 
 def beyond_half_the_cell(name: str, what: str, reach: float, width: float) -> str | None:
-    """Warn of missing pairs if a cutoff exceeds half the smallest height of the cell.
+    """Return a warning of missing pairs if a cutoff exceeds half the smallest height of the cell.
 
     `what` is the keyword of the cutoff with its value. Lengths are in Å.
     """
@@ -49,7 +49,7 @@ class _Frame(NamedTuple):
 
 
 def _read_frames(universe: System, frames: Sequence[int], atoms: np.ndarray) -> list[_Frame]:
-    """Read frames with a cell and positions; the trajectory's present frame does not change."""
+    """Read frames with a cell and positions; the trajectory's current frame does not change."""
     trajectory, found = universe.trajectory, []
     current = trajectory.ts.frame
     try:
@@ -75,7 +75,7 @@ def least_width_of(universe: System, frames: np.ndarray) -> float:
 def nearer_images(
     name: str, groups: Sequence[Atoms], frames: np.ndarray, kind: str = "all"
 ) -> str | None:
-    """Warn if atoms of one molecule are nearer to images of each other than to each other.
+    """Return a warning if atoms of a molecule are nearer to images of each other than to each other.
 
     `kind` is the kind of distance between two groups: "all", "pairs" in order, or "centers". The
     first, the middle and the last frame are checked. Molecules are made whole along bonds, or
@@ -179,7 +179,7 @@ def _worst(ends: Any, plain: np.ndarray, nearest: np.ndarray) -> _Pair | None:
 def _compare_all(
     whole: np.ndarray, rows: Sequence[np.ndarray], molecules: np.ndarray, cell: np.ndarray
 ) -> _Pair | None:
-    """Compare the distances of all pairs of atoms of two groups within one molecule."""
+    """Compare distances without and with images, of all pairs of two groups within one molecule."""
     from MDAnalysis.lib.distances import distance_array
 
     half, found = least_width(cell) / 2, []
@@ -203,7 +203,7 @@ def _compare_all(
 def _compare_pairs(
     whole: np.ndarray, rows: Sequence[np.ndarray], molecules: np.ndarray, cell: np.ndarray
 ) -> _Pair | None:
-    """Compare the distances of pairs of corresponding atoms."""
+    """Compare distances without and with images, of pairs of corresponding atoms."""
     from MDAnalysis.lib.distances import calc_bonds
 
     same = molecules[rows[0]] == molecules[rows[1]]
@@ -217,7 +217,7 @@ def _compare_pairs(
 def _compare_centers(
     whole: np.ndarray, rows: Sequence[np.ndarray], molecules: np.ndarray, cell: np.ndarray
 ) -> _Pair | None:
-    """Compare the distances of the centers of two groups."""
+    """Compare the distance of the centers of two groups without and with images."""
     from MDAnalysis.lib.distances import calc_bonds
 
     centers = [whole[some].mean(axis=0, keepdims=True) for some in rows]

@@ -80,7 +80,7 @@ class InParts(Reduction[WithParts[Result]], Generic[Result]):
 
 
 class Added(Reduction[np.ndarray]):
-    """Sums or numbers of frames, which are added."""
+    """Reduction whose partial results, such as sums or numbers of frames, are added."""
 
     def merge(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Add the sums of two adjacent ranges of frames."""
@@ -193,7 +193,7 @@ def errors_of_states(
     known = states[states.min(axis=tuple(range(1, states.ndim)), initial=0) >= 0]
     parts = equal_parts(known)
     sizes = np.array([len(part) for part in parts])
-    # Convert one part at a time to integers of 8 bytes, because states may have one byte each.
+    # To save memory, convert one part at a time to integers of 8 bytes: states may have one byte.
     counts = np.stack([_counts_of_states(part, n_states) for part in parts])
     changes = np.zeros_like(counts[0])
     for end, size in zip(sizes.cumsum(), sizes, strict=True):
@@ -245,7 +245,10 @@ def _errors_of_fractions(
 def errors_of_means(
     rows: np.ndarray, function: Callable[[np.ndarray], np.ndarray]
 ) -> FunctionErrors:
-    """Compute the intervals of a function of the means of some columns, shape (n_frames, width)."""
+    """Compute the intervals of a function of the means of the columns of `rows`.
+
+    `rows` has shape (n_frames, n_columns).
+    """
     counted = np.column_stack([np.ones(len(rows)), rows])
     parts = [(len(some), some.sum(axis=0)) for some in equal_parts(counted)]
     return errors_of_function(Added(), parts, lambda sums: function(sums[1:] / sums[0]))
