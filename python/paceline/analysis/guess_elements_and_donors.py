@@ -63,7 +63,7 @@ def unrepartitioned_masses(atoms: Atoms) -> np.ndarray:
 
 
 def _are_hydrogens(universe: System, bonds: np.ndarray | None) -> np.ndarray:
-    """Mask of hydrogens by elements; if unknown, by names, and by a single bond if bonds are known."""
+    """Mask of hydrogens by elements, or else by names and, if bonds are known, a single bond."""
     atoms = universe.atoms
     elements = np.array(_elements(atoms), dtype=str)
     found = (elements == "H") | (elements == "D")

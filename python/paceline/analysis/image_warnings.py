@@ -75,7 +75,7 @@ def least_width_of(universe: System, frames: np.ndarray) -> float:
 def nearer_images(
     name: str, groups: Sequence[Atoms], frames: np.ndarray, kind: str = "all"
 ) -> str | None:
-    """Return a warning if atoms of a molecule are nearer to images of each other than to each other.
+    """Return a warning if atoms of a molecule are nearer to each other's images than to each other.
 
     `kind` is the kind of distance between two groups: "all", "pairs" in order, or "centers". The
     first, the middle and the last frame are checked. Molecules are made whole along bonds, or

@@ -69,7 +69,7 @@ def check_finite(block: Block, is_lost: np.ndarray, what: str = "positions") -> 
 
 
 def fill_row(kernel: _core.RowKernel, block: Block, row: int, out: np.ndarray) -> None:
-    """Compute the row of one frame of a block in place: float64, shape (1, n_columns)."""
+    """Compute the row of one frame of a block into `out`: float64, shape (1, n_columns)."""
     only = slice(row, row + 1)
     check_refused(block[only], kernel.compute(block.raw[0][only], block.cells[only], out))
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from paceline.analysis.uncertainty import students_t, with_error
 
-#: Number of blocks of a run.
+#: Number of blocks into which the time origins of a run are divided.
 N_BLOCKS = 10
 #: Longest lag time with an interval, as a multiple of the length of a block.
 REACH = 2

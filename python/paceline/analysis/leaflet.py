@@ -59,7 +59,7 @@ class LeafletSeries(AnalysisBase):
     results.leaflets : numpy.ndarray of int8, shape (n_frames, n_atoms)
         Leaflet of each atom, 0 or 1; -1 for atoms in no leaflet.
     results.flip_flops : numpy.ndarray of int64, shape (n_atoms,)
-        How often each atom was in another leaflet than at its previous assignment.
+        Number of times that each atom was in another leaflet than at its previous assignment.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
@@ -259,7 +259,8 @@ def follow_leaflets(components: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarr
             continue
         new = np.where(of_frame == largest[0], 0, np.where(of_frame == largest[1], 1, -1))
         if (last >= 0).any():
-            # Row: earlier leaflet; column: present component; value: number of common atoms.
+            # Row: leaflet in earlier frames; column: component in this frame; value: number of
+            # common atoms.
             both = (last >= 0) & (new >= 0)
             shared = np.bincount(2 * last[both] + new[both], minlength=4).reshape(2, 2)
             before = np.bincount(last[last >= 0], minlength=2)

@@ -27,7 +27,7 @@ from paceline.transform.selections_and_weights import check_not_empty
 if TYPE_CHECKING:
     import MDAnalysis.analysis.lineardensity
 
-#: Deprecated names of results in MDAnalysis, and the present names.
+#: Deprecated names of results in MDAnalysis, and their current names.
 DEPRECATED = {
     "pos": "mass_density",
     "pos_std": "mass_density_stddev",
@@ -73,8 +73,8 @@ class LinearDensity(AnalysisBase):
         Use the positions of atoms, or the centers of mass of residues, segments or fragments.
         Centers require whole molecules. Only the atoms of the group contribute.
     binsize : float
-        Width of the bins in the present frame, Å. It is rounded up so that a whole number of bins
-        divides the longest edge.
+        Width of the bins in the current frame, Å. It is rounded up so that a whole number of bins
+        fills the longest edge.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class LinearDensity(AnalysisBase):
         The group contains no atoms.
     UnsupportedError
         Workers cannot evaluate an UpdatingAtomGroup, the topology lacks masses or an attribute for
-        the grouping, or the present frame has no cell.
+        the grouping, or the current frame has no cell.
     ValueError
         Parameters are invalid. In the run, as `AnalysisError`: a frame has no cell or an invalid
         one, positions are not finite, or all selected atoms of a residue, segment or fragment have
@@ -265,7 +265,7 @@ class LinearDensity(AnalysisBase):
             raise with_script_advice(error, advice) from None
 
     def _number_of_bins(self) -> int:
-        """Compute the number of bins along the longest edge of the present cell."""
+        """Compute the number of bins along the longest edge of the current frame's cell."""
         dimensions = self.atomgroup.universe.dimensions
         edges = np.zeros(3, dtype=np.float32)
         if dimensions is not None:
@@ -320,7 +320,7 @@ class _ChangingProfiles(PerFrame):
 def _sum_compounds(
     weights: np.ndarray, numbers: np.ndarray, grouping: str
 ) -> tuple[np.ndarray, Compounds]:
-    """Sum masses and charges of compounds; also return the compound of each atom.
+    """Sum masses and charges of compounds; also return the compound and the mass of each atom.
 
     The sums have shape (n_compounds, 2). Raises `ValueError` if a compound has no mass.
     """
