@@ -1,4 +1,4 @@
-"""Advice about a run, from sample runs of some seconds and from frames in other formats."""
+"""Advice about a run, from sample runs of some seconds and from frames written in other formats."""
 
 import contextlib
 import os
@@ -150,7 +150,7 @@ def advise(
     sample = SampleRun(asked, transforms, chosen, opener, skip_damaged=on_error == "skip")
     if not sample.trajectory.shareable:
         backend = "serial"
-    # Find this before the samples, which read data into memory or drop data from it.
+    # Find the cached data before the samples, which read data into memory or drop data from it.
     cached = sample.in_memory_now()
     trajectory = sample.trajectory
     chain = sample.chain

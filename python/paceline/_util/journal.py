@@ -207,7 +207,7 @@ class Journal:
         sync_folder(os.path.dirname(self.path))
 
     def _publish(self, file: int, new: Path) -> None:
-        """Rename the new file to the name of the old one."""
+        """Replace the journal's file by the temporary file `new`."""
         detach(file)
         detach(self._file)
         try:
@@ -223,7 +223,7 @@ class Journal:
             _lock(file, self.path)
 
     def remove(self) -> None:
-        """Delete the file, while it is still locked."""
+        """Delete the journal's file while it is still locked, and close it."""
         self._remove_leftovers()
         self._delete()
 
@@ -239,7 +239,7 @@ class Journal:
                 remove_leftovers(self.path)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the journal's file, which also unlocks it."""
         _open_here.discard(self)
         if self._file >= 0:
             os.close(self._file)
@@ -273,7 +273,7 @@ def _record(payload: bytes) -> bytes:
 
 
 def _write(file: int, data: bytes, offset: int) -> int:
-    """Write all bytes, in as few system calls as possible."""
+    """Write all bytes at an offset, in as few system calls as possible; return their number."""
     rest = memoryview(data)
     while rest:
         rest = rest[write_at(file, rest, offset + len(data) - len(rest)) :]

@@ -109,7 +109,7 @@ def _is_unlocked(folder: Path) -> bool:
 
 
 def _remove_semaphores() -> None:
-    """Remove names of semaphores that no process uses."""
+    """Remove the names of this user's semaphores that no process uses."""
     now, found = time.time(), {}
     for entry in os.scandir(_SEMAPHORES):
         if entry.name.startswith(_PREFIXES):

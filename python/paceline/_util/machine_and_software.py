@@ -75,7 +75,7 @@ class MemoryLimit:
 
     @property
     def available(self) -> int | None:
-        """Number of available bytes; None without a limit."""
+        """Number of bytes that can still be reserved; None without a limit."""
         return None if self.limit is None else self.limit - self._held
 
 

@@ -192,12 +192,12 @@ class SharedFile(NamedTuple):
 
     @classmethod
     def of(cls, descriptor: int) -> "SharedFile":
-        """Share a file while it is open; requires `CAN_SHARE`."""
+        """Describe an open file such that other processes can open it; requires `CAN_SHARE`."""
         status = os.fstat(descriptor)
         return cls(f"/proc/{os.getpid()}/fd/{descriptor}", (status.st_dev, status.st_ino))
 
     def open(self) -> IO[bytes]:
-        """Open the file in another process.
+        """Open the shared file for reading, in another process.
 
         Raises `OSError` if the file is missing, or if the path leads to a different file, because
         in another container the same process number belongs to a different process.

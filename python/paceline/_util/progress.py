@@ -21,7 +21,7 @@ _shown_as: ContextVar[str] = ContextVar("way to show progress", default=PROGRESS
 
 @contextmanager
 def shown_as(way: str) -> Iterator[None]:
-    """Show the progress of jobs that begin in this block in one of the ways of `PROGRESS`."""
+    """Show the progress of jobs that begin in this context in the given way, one of `PROGRESS`."""
     token = _shown_as.set(way)
     try:
         yield
@@ -63,7 +63,7 @@ class Progress:
         return self
 
     def _write_json(self, now: float) -> None:
-        """Write the state as a JSON line, if such lines are wanted."""
+        """Write the progress as a JSON line if JSON lines are requested."""
         if not self._json:
             return
         import json  # imported here, because few runs need it
@@ -115,7 +115,7 @@ class Progress:
             self._bar.update(n)
 
     def add(self, n: int) -> None:
-        """Count more units as completed."""
+        """Count `n` more units as completed, and update the display."""
         self._done += n
         now = time.monotonic()
         if self._json and (now - self._logged >= JSON_INTERVAL or self._done == self._total):

@@ -458,7 +458,7 @@ class AverageStructure(AnalysisBase):
         return CoreMoments(positions.astype(np.float64), self._weights)
 
     def finish(self, value: Moments) -> None:
-        """Make a Universe with the mean positions, and write it."""
+        """Store the means and RMSFs as results; write the mean structure if a file is requested."""
         from MDAnalysis import Merge, Writer
 
         count, positions, squares, rmsd = value

@@ -247,7 +247,7 @@ class AnalysisBase(Analysis):
 
     @property
     def n_frames(self) -> int:
-        """Number of analysed frames."""
+        """Number of frames of the run, including those that were left out."""
         return len(self.frames)
 
     def parameters(self) -> dict[str, object]:
@@ -316,7 +316,7 @@ class AnalysisBase(Analysis):
         raise NotImplementedError(f"{type(self).__name__} has no method next_stage")
 
     def finish(self, value: Any) -> None:
-        """Fill `results`.
+        """Compute `results` from the values that the workers returned.
 
         Parameters
         ----------
@@ -412,7 +412,7 @@ class AnalysisBase(Analysis):
 
     @property
     def parallelizable(self) -> bool:
-        """True, because every analysis can be split."""
+        """True, because paceline can divide every analysis among workers."""
         return True
 
     def further_tables(self) -> Mapping[str, Table]:

@@ -274,7 +274,7 @@ class Battery:
         return self
 
     def _warnings_before(self) -> list[str]:
-        """Return the warnings of opening the system, and those of creating the analyses."""
+        """Return the warnings of opening the system, making analyses, and reading energies."""
         opening = attribute_of(self.universe, "opening_warnings") or []
         return [*dict.fromkeys([*opening, *self._warned])]
 

@@ -309,7 +309,7 @@ def _section(
     *,
     is_live: bool,
 ) -> ResultSection:
-    """Make the card of an analysis on the page."""
+    """Make the card of an analysis on the page: figures, means, parameters and files."""
     draw = partial(_drawing, options=options, is_live=is_live)
     analysis = battery.shown[name]
     results, table = analysis.results, analysis.results.table
@@ -347,7 +347,7 @@ def _section(
 
 
 def _lines(means: Mapping[str, SeriesMean], table: Table) -> list[Sequence[str]]:
-    """Format the rows of the table of means."""
+    """Format the rows of the table of means in the card of an analysis."""
     verdicts = usual_verdicts(table, [*means])
     rows: list[Sequence[str]] = []
     for title, mean in means.items():

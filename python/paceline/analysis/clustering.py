@@ -407,7 +407,7 @@ class Neighbors(TileParts):
         self.near[first, _bytes(second)] = np.packbits(tile, axis=1)
 
     def get(self, number: int) -> tuple[np.ndarray]:
-        """Return a tile that was written."""
+        """Return the tile with a number, as it was passed to `put`."""
         first, second = self.frames(number)
         tile = np.zeros((self.size, self.size // 8), np.uint8)
         found = self.near[first, _bytes(second)]
@@ -416,7 +416,7 @@ class Neighbors(TileParts):
 
 
 def _bytes(frames: slice) -> slice:
-    """Bytes that contain the bits of some frames."""
+    """Return the range of the bytes that contain the bits of some frames."""
     return slice(frames.start // 8, -(-frames.stop // 8))
 
 
@@ -467,7 +467,7 @@ def leader(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bits(packed: np.ndarray, n: int) -> np.ndarray:
-    """Unpack the bits of `n` frames."""
+    """Unpack bits to an array of bool, `n` in each row."""
     return np.unpackbits(packed, axis=-1, count=n).view(bool)
 
 
@@ -613,10 +613,10 @@ def _table(labels: np.ndarray, frames: np.ndarray, times: np.ndarray) -> Table:
 
 
 def _cells(block: Block) -> np.ndarray:
-    """Return the cells; zeros for frames without a cell."""
+    """Return lengths and angles of the cells of a block; zeros for frames without a cell."""
     return block.dimensions
 
 
 def _positions(block: Block) -> np.ndarray:
-    """Return the positions."""
+    """Return the positions of a block."""
     return block.positions

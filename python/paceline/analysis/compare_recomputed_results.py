@@ -50,10 +50,10 @@ MOST_LISTED = 10
 PART = 1 << 20
 #: Maximum number of characters of a value in a message.
 MOST_SHOWN = 60
-#: Facts about the software, besides the processor.
+#: Keys of the facts about the software, without the processor.
 _SOFTWARE = ("paceline", "build", "python", "numpy", "MDAnalysis")
 _PROCESSOR = "processor"
-#: Facts with names of files; other facts contain digests of the content of these files.
+#: Keys of the facts with names of files; other facts contain digests of the content of these files.
 _NAMES = ("topology", "trajectory", "files")
 #: Keys, or beginnings of keys, of the facts with digests of the files that were read.
 FINGERPRINT = "fingerprint"
@@ -184,7 +184,7 @@ class ResultFile:
 
     @property
     def description(self) -> str:
-        """Describe the size of the content."""
+        """Describe the size of the table or the arrays, such as "98 rows of 3 columns"."""
         if self.lines is None:
             n = sum(one.size for one in self.arrays.values())
             return f"{many(n, 'number')} in {many(len(self.arrays), 'array')}"
@@ -368,7 +368,7 @@ def _where_they_differ(first: str, second: str) -> tuple[str, str]:
 def _compare_lines(
     saved: ResultFile, first: Sequence[str], second: Sequence[str], found: Differences
 ) -> None:
-    """Compare the rows of two tables."""
+    """Compare the rows of a saved and a computed table; add their differences to `found`."""
     if first == second:
         return
     is_xvg = saved.path.suffix.lower() == ".xvg"
@@ -461,7 +461,7 @@ def _deviations(first: np.ndarray, second: np.ndarray, largest: float) -> np.nda
 def _compare_arrays(
     saved: Mapping[str, np.ndarray], computed: Mapping[str, np.ndarray], found: Differences
 ) -> None:
-    """Compare the bits of arrays by name, some elements at a time."""
+    """Compare the bits of arrays of the same name; add their differences to `found`."""
     for name in dict.fromkeys([*saved, *computed]):
         first, second = saved.get(name), computed.get(name)
         kind, other_kind = _array_kind(first), _array_kind(second)

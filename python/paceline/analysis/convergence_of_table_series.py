@@ -90,7 +90,7 @@ class SeriesVerdict:
 
     @property
     def start(self) -> float:
-        """Start of the equilibrated part, ps; in the unit of the x axis if this is no time."""
+        """Start of the equilibrated part, ps; in the unit of the x axis if it shows no times."""
         unit = UNITS_IN_TITLES.get(name_and_unit(self.x_title)[1], 1.0)
         return self.found.equilibrated_at * unit
 
@@ -176,7 +176,7 @@ class SeriesVerdict:
 
     @property
     def needed_text(self) -> str:
-        """Additional time that is needed; empty if none is needed, or if it is unknown."""
+        """Additional simulation time that is needed; empty if none is needed, or if unknown."""
         low, high = self.found.needed_interval
         if not high > 0 or self.found.verdict == SAMPLED:
             return ""
@@ -184,14 +184,14 @@ class SeriesVerdict:
 
     @property
     def advice(self) -> str:
-        """Additional time that is needed, or advice for a series that drifts."""
+        """Additional simulation time that is needed, or advice for a series that drifts."""
         if self.found.verdict == DRIFTING:
             return "no equilibrium mean yet: simulate longer"
         return self.needed_text
 
     @property
     def verdict(self) -> str:
-        """Verdict, and the time that is needed."""
+        """Verdict, and the additional simulation time that is needed."""
         return f"{self.found.verdict}{', ' * bool(self.needed_text)}{self.needed_text}"
 
     @property
@@ -331,7 +331,7 @@ def _turns(table: Table, title: str) -> bool:
 
 
 def verdicts_with_angles(table: Table) -> dict[str, SeriesVerdict]:
-    """Assess the series, also those of angles and states; none if there are very many."""
+    """Assess the series of a table, including angles and states; none if more than `MOST_SERIES`."""
     if len(table.y) > MOST_SERIES:
         return {}
     if not table.no_mean:
@@ -341,7 +341,7 @@ def verdicts_with_angles(table: Table) -> dict[str, SeriesVerdict]:
 
 
 def count_verdicts(table: Table) -> str:
-    """Count the verdicts on the series of a table, also on angles and states; empty without any.
+    """Count the verdicts on series of a table, including angles and states; empty if it has none.
 
     If there are very many series or values, only every n-th series is assessed.
     """
@@ -418,7 +418,7 @@ def equilibrated_mean(verdict: SeriesVerdict) -> ReplicaMean:
 def verdicts_of_replicas(
     tables: Mapping[str, Table], others: Iterable[Table] = ()
 ) -> dict[str, SeriesVerdict]:
-    """Assess the series that all tables of replicas have; none if there are very many.
+    """Assess the series that all tables of replicas have; none if more than `MOST_SERIES`.
 
     A series is of one kind (numbers, angles or states) in these tables and in `others`, the tables
     of other groups. Empty if rows are not frames in the order of time.
@@ -447,7 +447,7 @@ def place_out_of_order(table: Table) -> str:
         return ""
     rows = np.flatnonzero(~np.isnan(x.astype(np.float64)))
     steps = np.diff(x[rows])
-    # Repeated times are only wrong if there are many, so look for a decrease first.
+    # A few repeated times are no error, so look for a decrease first.
     wrong = np.flatnonzero(steps < 0 if np.any(steps < 0) else steps == 0)
     if not len(wrong):
         return ""

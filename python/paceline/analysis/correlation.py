@@ -149,7 +149,7 @@ class Correlation(TimeSeries):
         return f"autocorrelation of {label}" + (f" ({self.unit})" if self.unit else "")
 
     def finish(self, value: Any) -> None:
-        """Average over the series."""
+        """Average the autocorrelation over the series, and store the results."""
         mean, title, label = value.mean(), self._title, self.label or self._function_name
         columns = {self.lag_title: self._delta_t, title: mean}
         self.results = Results(

@@ -66,7 +66,7 @@ class SeriesParts(OverParts):
             self._block_sums[n_blocks] = of_parts
 
     def allocate(self, series: np.ndarray, unwrap: str | None, n_lags: int, worker: object) -> None:
-        """Allocate the results at `n_lags` lag times."""
+        """Allocate the functions of particles and the sums of parts, at `n_lags` lag times."""
         self.worker = worker
         self._cells = None if unwrap is None else series[:, -3:]
         self._series = series = series if unwrap is None else series[:, :-3]
@@ -99,7 +99,7 @@ class SeriesParts(OverParts):
             sums[number] = of_part
 
     def get(self, number: int) -> tuple[np.ndarray, ...]:
-        """Return the values that `put` stored."""
+        """Return the values of a part, as they were passed to `put`."""
         some = self._particles(number)
         known = [padded_rows(np.array(self.by_particle[some]), self._size), self._sums[number]]
         if self.by_block is not None:

@@ -191,7 +191,7 @@ def _id(entity: Mapping[str, object]) -> dict[str, object]:
 
 
 def _result(folder: Path, path: Path) -> JsonObject:
-    """Describe a file of the folder."""
+    """Describe a result file of the folder as an entity of the RO-Crate."""
     return {
         "@id": _uri_path(path.relative_to(folder).parts),
         "@type": "File",

@@ -24,7 +24,7 @@ from paceline.transform.compare_atom_names import name_atom
 from paceline.transform.masses import masses_of, missing_masses_reason
 from paceline.transform.selections_and_weights import check_not_empty, check_static, select
 
-#: Names and units of the densities.
+#: Titles of the densities with their units, by quantity.
 UNITS = {
     "mass": "mass density (g cm⁻³)",
     "number": "number density (Å⁻³)",
@@ -278,7 +278,7 @@ class DensityProfile(AnalysisBase):
     def _fill(
         self, edges: np.ndarray, density: np.ndarray, interval: np.ndarray, densities: np.ndarray
     ) -> None:
-        """Set arrays and the table of the results."""
+        """Store densities, intervals and edges of bins as results, with a table."""
         label, middles = UNITS[self.quantity], (edges[1:] + edges[:-1]) / 2
         x = f"{self.axis} (Å)" if self.origin is None else f"{self.axis} from the origin (Å)"
         columns, legend, bands = {x: middles}, {}, {}
@@ -381,7 +381,7 @@ class _Profiles(PerFrame):
         self._axis, self._nbins = axis, nbins
 
     def compute(self, block: Block) -> np.ndarray:
-        """Compute the rows of a block: float64."""
+        """Compute the rows of a block: float64, shape (n_frames, n_groups · n_bins + N_OTHERS)."""
         rows = np.empty((len(block), len(self._groups) * self._nbins + N_OTHERS))
         positions, columns = block.raw
         for row in range(len(block)):

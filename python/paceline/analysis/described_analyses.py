@@ -24,12 +24,12 @@ FROM_RESULTS = {
     "diffusionmap": "diffusionmap.DiffusionMap",
     "surface": "free_energy.free_energy_surface",
 }
-#: Parameters of type AtomGroup; battery files contain selections instead.
+#: Names of parameters of type AtomGroup, for which battery files contain selections.
 ATOMS = (
     *("atomgroup", "atoms", "mobile", "reference", "refgroup", "surface", "u", "universe"),
     *("atomgroups", "g1", "g2", "ag1", "ag2", "ag3", "ags"),
 )
-#: Parameters of type UpdatingAtomGroup, whose atoms are selected again in each frame.
+#: Names of parameters of type UpdatingAtomGroup, whose atoms are selected again in each frame.
 UPDATING = ("group",)
 
 

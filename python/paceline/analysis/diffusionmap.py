@@ -198,7 +198,7 @@ class DistanceMatrix(AnalysisBase):
         return Tiles(value, worker, self.dtype, condensed=self.condensed)
 
     def finish(self, value: Tiles) -> None:
-        """Set the matrix and its table."""
+        """Store the distance matrix as a result, with its table."""
         self._calculated = True
         table = None
         if not self.condensed:
@@ -440,7 +440,7 @@ class DiffusionMap:
         return self
 
     def _set_results(self) -> None:
-        """Make the table of coordinates of frames."""
+        """Store coordinates, eigenvalues and eigenvectors as results, with a table."""
         n = self._n_eigenvectors
         if n is None:
             n = min(COORDINATES, self._n_frames - 1)

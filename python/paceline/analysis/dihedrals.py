@@ -332,7 +332,7 @@ class Ramachandran(_Dihedrals):
         return getattr(dihedrals, self._KIND)
 
     def _find(self, atomgroup: Atoms | System, verbose: bool, **options: object) -> None:
-        """Find the residues with the class of MDAnalysis."""
+        """Find the atoms of the angles with MDAnalysis's class of the same name."""
         AnalysisBase.__init__(self, atomgroup, verbose=verbose)
         check_not_empty(self.atomgroup, f"{self.name}: the group")
         try:

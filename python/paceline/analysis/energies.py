@@ -110,7 +110,7 @@ class Energies:
         return {}
 
     def select(self, *names: str) -> Self:
-        """Select terms.
+        """Select terms by their names or quantities.
 
         Parameters
         ----------
@@ -230,7 +230,7 @@ class Energies:
 
     @property
     def _span(self) -> str:
-        """First and last time, or step."""
+        """Text with the first and the last time, or with the first and the last step."""
         name, _, unit = self._axis_title.partition(" (")
         unit = f" {unit.rstrip(')')}" if name == "time" else ""
         return f"{self._axis[0]:g} to {self._axis[-1]:g}{unit}"
@@ -242,7 +242,7 @@ class Energies:
         return f"{many(len(self._axis), 'row')}, {name} {self._span}"
 
     def _make_results(self) -> Results:
-        """Make the results with their table."""
+        """Make the results: times or steps, terms, and a table."""
         arrays = {"times" if self._axis_title.startswith("time") else "steps": self._axis}
         if self._steps is not None:
             arrays["steps"] = self._steps
@@ -252,7 +252,7 @@ class Energies:
         return results
 
     def _table(self) -> Table:
-        """Make the table. Its figure has one panel for each unit."""
+        """Make the table of all terms. Its figure has one panel for each unit."""
         titles = {name: _title(name, unit) for name, unit in self._units.items()}
         columns = {self._axis_title: self._axis}
         if self._steps is not None and self._axis_title != "step":

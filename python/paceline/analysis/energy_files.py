@@ -184,7 +184,7 @@ def _edr_frames(pyedr: Any) -> Any:
             self.nblock, self.block = n, [EdrBlock(self) for _ in range(n)]
 
     class EdrFrames(pyedr.EDRFile):
-        """Iterator over the frames of a file."""
+        """Reader of the frames of an .edr file, one after another."""
 
         #: Sizes of integers, floats, doubles, long integers and characters, bytes; strings vary.
         SIZES = (4, 4, 8, 8, 4)

@@ -72,7 +72,7 @@ class Run:
         self._record: dict[str, float] | None = None
 
     def read(self, content: Content, number: int, line: str) -> None:
-        """Read one line of a run."""
+        """Read one line of the output of a run."""
         if found := _MULTI.match(line):
             self.end()
             self._record = {"Step": float(found[1])}
@@ -132,7 +132,7 @@ class LammpsLog:
         self._last_step = -np.inf
 
     def read(self, file: IO[bytes]) -> Content:
-        """Read all runs."""
+        """Read the rows of all runs in the log."""
         path = self.content.path
         for number, line in lines_of(self.content, file):
             if line.startswith(BEFORE_ROWS):
@@ -185,7 +185,7 @@ class LammpsLog:
                 self._n_minimised += max(map(len, terms.values()), default=0)
 
     def _end(self, n_atoms: int | None = None) -> None:
-        """Make a part from the rows of a run."""
+        """Make an `EnergyPart` from the rows of the current run, unless it is a minimisation."""
         run, self._run = self._run, None
         if run is None:
             return

@@ -80,7 +80,7 @@ class TermColumns:
         self.n_rows = 0
 
     def add(self, row: Mapping[str, float]) -> None:
-        """Add a row."""
+        """Add a row of values, by the names of their columns."""
         for name, value in row.items():
             if name not in self.columns:
                 self.columns[name] = array("d", [np.nan]) * self.n_rows

@@ -86,7 +86,7 @@ class Decays:
 
 @lru_cache(16)
 def _decays(n_bins: int) -> Decays:
-    """Make the decays for this number of bins."""
+    """Compute the decays with the times `DECAYS` over `n_bins` bins; cached."""
     values = np.exp(-(np.arange(n_bins) + 0.5) / n_bins / DECAYS[:, None])
     sums = values[:, ::-1].cumsum(axis=1)[:, ::-1]
     return Decays(values - values.mean(axis=1, keepdims=True), sums / (n_bins - np.arange(n_bins)))

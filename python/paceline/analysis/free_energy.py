@@ -172,7 +172,7 @@ def _add_to_name(title: str, end: str) -> str:
 
 
 def _remark(series: Sequence[np.ndarray], labels: Sequence[str]) -> str:
-    """Describe which series are not converged."""
+    """Describe which of the two series are not converged, or that both are."""
     means = [mean_of_series(one) for one in series]
     open_ones = [
         f"{label.partition(' (')[0]} {mean.n_independent:.2g} of {mean.n_values}"

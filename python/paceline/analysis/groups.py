@@ -242,7 +242,7 @@ class SelectedAtoms(AnalysisBase):
         return {"correlation": found}
 
     def _members(self, residues: bool) -> np.ndarray:
-        """Atoms of all frames, or their residues."""
+        """Indices of the atoms in the group in all frames, or of the residues of these atoms."""
         atoms = self.results.atoms  # raises `NotRunError` before a run
         return self.atomgroup.universe.atoms.resindices[atoms] if residues else atoms
 
@@ -565,6 +565,6 @@ class AtomRecords(Ragged):
         self._finder = finder
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Find the atoms in the frames of a block."""
+        """Find the atoms that the group contains in each frame of a block."""
         counts, places = self._finder.find(block)
         return counts, self._finder.read[places]

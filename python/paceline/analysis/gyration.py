@@ -23,7 +23,7 @@ from paceline.transform.compare_atom_names import name_atom
 from paceline.transform.masses import masses_of
 from paceline.transform.selections_and_weights import check_not_empty, known_weights
 
-#: Compounds that are measured separately.
+#: Kinds of compounds for each of which values are computed.
 COMPOUNDS = ("residues", "segments", "fragments")
 #: Number of values that the kernel computes for a compound.
 N_NUMBERS = 9

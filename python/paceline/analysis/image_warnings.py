@@ -142,7 +142,7 @@ def _polymers_of(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Link consecutive atoms of polymers, in topologies without bonds.
 
-    Atoms outside polymers count as separate molecules.
+    Returns the same arrays as `_molecules_of`. Atoms outside polymers count as separate molecules.
     """
     group = universe.atoms[atoms]
     try:

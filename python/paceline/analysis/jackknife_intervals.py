@@ -132,7 +132,7 @@ class FunctionErrors:
 
     @property
     def method(self) -> str:
-        """How intervals are computed, for the header of a table."""
+        """Description of how intervals are computed, for the header of a table."""
         return (
             f"95 %, by jackknife of {many(self.n_parts, 'part')} of up to "
             f"{many(self.part_frames, 'frame')}, with their correlation in time"

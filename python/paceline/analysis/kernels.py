@@ -273,7 +273,7 @@ def merge_counts(left: SparseCounts, right: SparseCounts, n_counts: int) -> Spar
 
 
 class RdfGroup(NamedTuple):
-    """Number of atoms in a group, and labels of the atoms."""
+    """Number of atoms in a group, and their labels: atoms with equal labels are not a pair."""
 
     n_atoms: int
     labels: np.ndarray | None
@@ -326,7 +326,7 @@ class CoreRdf(CorePart, Reduction):
         self._needs_cell = needs_cell
 
     def compute(self, block: Block) -> RdfCounts:
-        """Count the distances of a block."""
+        """Count the distances in each bin over the frames of a block."""
         if self._centers is None:
             positions, columns = block.raw
         else:
@@ -447,7 +447,7 @@ class ChangingRdf(Reduction):
         self._labels, self._needs_cell, self._centers = labels, needs_cell, centers
 
     def compute(self, block: Block) -> RdfCounts:
-        """Count the distances of a block."""
+        """Count the distances in each bin over the frames of a block."""
         counts = np.zeros(len(self._edges) - 1, dtype=np.uint64)
         volume, n_first, n_pairs = 0.0, 0, 0
         for row, (positions, (one, other)) in enumerate(self._sites(block)):
@@ -509,7 +509,7 @@ class CoreSitePairs(CorePart, Reduction):
         self._n_counts, self._needs_cell = n_counts, needs_cell
 
     def compute(self, block: Block) -> tuple[float, SparseCounts, float]:
-        """Count the distances of a block.
+        """Count the distances in each bin over the frames of a block.
 
         Returns the sum of the cell volumes, Å³, the counts, and the smallest cell height, Å.
         """
@@ -537,7 +537,7 @@ class CoreBonds(CorePart, Ragged):
         self._indices, self._arguments = indices, arguments
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Find the bonds of a block."""
+        """Find the hydrogen bonds in each frame of a block; return their numbers and records."""
         positions, columns = block.raw
         if self._bound is None:
             atoms = self._indices
@@ -575,7 +575,7 @@ class ChangingBonds(Ragged):
         self._parts, self._criterion = parts, criterion
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Find the bonds of a block."""
+        """Find the hydrogen bonds in each frame of a block; return their numbers and records."""
         positions, columns = block.raw
         atoms = np.zeros(positions.shape[1], np.int64)
         atoms[slice(None) if columns is None else columns] = self._indices

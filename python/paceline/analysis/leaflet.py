@@ -212,7 +212,7 @@ class LeafletSeries(AnalysisBase):
         return names if is_upper else names[::-1]
 
     def groups(self, row: int) -> list[Atoms]:
-        """Return the atoms of each component.
+        """Return the atoms of each component in a frame.
 
         Parameters
         ----------
