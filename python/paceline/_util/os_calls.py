@@ -346,7 +346,7 @@ def kill_session() -> None:
 
 # Limits of a process whose code may hang or crash.
 
-#: True if the system limits the memory of a process.
+#: True if the system can limit the memory of a process.
 CAN_LIMIT = resource is not None
 
 

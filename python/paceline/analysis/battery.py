@@ -44,7 +44,8 @@ from paceline.trajectory.write_stream_to_file import TeeOptions
 ENERGIES = "energies"
 #: Files that `save` writes for every battery.
 COMMON_FILES = ("index.html", "timings.html", "battery.toml")
-#: Tables of the means of replicas, the means of groups, and their differences from the first group.
+#: Files with the means of replicas, the means of groups of replicas, and the differences of these
+#: groups from the first group.
 TABLES = ("replicas.csv", "means.csv", "differences.csv")
 
 
@@ -398,7 +399,10 @@ class Battery:
 
     @property
     def frame_times(self) -> dict[str, np.ndarray]:
-        """Times of the frames of the last run, ps, for tables whose rows are not frames."""
+        """Times of the frames of the last run, ps, by the name of each table without frames.
+
+        The times are empty if they are unknown.
+        """
         one = next(iter(self.analyses.values()))
         return {ENERGIES: one.times if one.times_known else np.empty(0)}
 

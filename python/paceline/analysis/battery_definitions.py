@@ -18,7 +18,7 @@ from paceline.errors import UnsupportedError, warn
 from paceline.trajectory.open import files_named
 from paceline.transform.find_ligands import find_ligands
 
-#: Kinds of molecules, and selections that find one atom of each molecule.
+#: Kinds of molecules, and selections of some of their atoms, such as one of each residue.
 SYSTEMS = {
     "protein": "protein and name CA",
     "coarse-grained protein": BEADS_OF_BACKBONE,

@@ -215,7 +215,7 @@ class Clustering(AnalysisBase):
         }
 
     def stored_bytes(self, n_frames: int) -> int:
-        """Size of the positions, and of the bits or RMSDs of pairs, for `n_frames` frames."""
+        """Size of the positions, and of the bits or RMSDs of pairs, of `n_frames` frames, bytes."""
         if self.n_clusters is None:
             of_pairs = n_frames * -(-n_frames // 8)
         else:

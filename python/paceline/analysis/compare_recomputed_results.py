@@ -91,7 +91,7 @@ class Check:
     """Outcome of checking one result."""
 
     name: str
-    #: "equal", "equal within tolerance", "differs" or "not checked".
+    #: Verdict: "equal", "equal within tolerance", "differs" or "not checked".
     verdict: str
     #: Description of the compared content, such as "98 rows of 3 columns".
     compared: str = ""

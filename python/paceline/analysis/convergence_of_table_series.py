@@ -248,7 +248,7 @@ def more_needed(low: float, high: float, title: str) -> str:
         return f"up to {end} more needed"
     if np.isnan(low) or high < 1.1 * low:
         return f"about {end} more needed"
-    # A number below 1 would be hard to read, so that it has a unit of its own.
+    # A lower limit below 1 would be hard to read, so that it then has a unit of its own.
     least, of = _length(low, high if low >= unit_of_time(high)[1] else low, title)
     same = of == unit and high <= LONGEST
     return f"{least}{'' if same else f' {of}'} to {end} more needed"
@@ -331,7 +331,7 @@ def _turns(table: Table, title: str) -> bool:
 
 
 def verdicts_with_angles(table: Table) -> dict[str, SeriesVerdict]:
-    """Assess the series of a table, including angles and states; none if more than `MOST_SERIES`."""
+    """Assess the series of a table, with angles and states; none if more than `MOST_SERIES`."""
     if len(table.y) > MOST_SERIES:
         return {}
     if not table.no_mean:
@@ -524,7 +524,7 @@ def _frame_at(verdict: SeriesVerdict, times: np.ndarray) -> int:
 
 
 def _latest_start(found: Mapping[str, SeriesVerdict]) -> tuple[int | None, str]:
-    """Return the latest start (see `latest_start`) of series whose times may differ in units."""
+    """Return the result of `latest_start` for series whose times may have different units."""
     verdicts = {name: one.found for name, one in found.items()}
     return latest_start(verdicts, {name: one.start for name, one in found.items()})
 

@@ -223,7 +223,7 @@ class Write(AnalysisBase):
         return half
 
     def _origin(self) -> dict[str, object]:
-        """Describe the source of the frames, and the options."""
+        """Describe the source of the frames, and the options, for the metadata of the file."""
         return {
             "program": f"paceline {__version__}",
             "command": current_command(),

@@ -267,7 +267,7 @@ class VelocityAutocorrelation(AnalysisBase):
         return {**super().parameters(), "fft": self.fft}
 
     def stored_bytes(self, n_frames: int) -> int:
-        """Size of the series and of the results for `n_frames` frames."""
+        """Size of the velocities and of the results for `n_frames` frames, bytes."""
         return super().stored_bytes(n_frames) + results_bytes(n_frames, len(self.atomgroup), 12)
 
     def prepare(self) -> PerFrame:

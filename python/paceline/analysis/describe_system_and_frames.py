@@ -8,7 +8,7 @@ from paceline.performance.number_format import joined, many
 
 #: Maximum number of kinds of residues that are named.
 MOST_KINDS = 6
-#: Units of time: length in ps, and smallest time in ps for which the unit is used.
+#: Units of time: name, length in ps, and smallest time in ps for which the unit is used.
 TIME_UNITS = (
     ("s", 1e12, 1e12),
     ("ms", 1e9, 1e9),
@@ -52,7 +52,10 @@ def _a(noun: str) -> str:
 
 
 def _residues(universe: System, selection: str, among: np.ndarray) -> np.ndarray:
-    """Indices of residues with atoms of a selection; empty if the topology has no names."""
+    """Indices of residues in the mask `among` that have atoms of a selection.
+
+    The result is empty if the topology has no names.
+    """
     try:
         found = np.unique(universe.select_atoms(selection).resindices)
     except AttributeError:

@@ -520,7 +520,7 @@ def _segments(
 ) -> list[tuple[EnergyPart, np.ndarray]]:
     """Split parts where times do not increase, as after restarts that append to a file.
 
-    Each item is a part and the mask of its rows in one segment.
+    Each item of the result is a part and the mask of its rows in one segment.
     """
     found = []
     for part in parts:

@@ -119,7 +119,7 @@ class LammpsLog:
         self._begin()
 
     def _begin(self) -> None:
-        """Reset the state at the start of another session in the same log."""
+        """Set the initial state; a log may contain several sessions of LAMMPS."""
         self._timestep: float | None = None
         #: `_is_default` is True unless a restart file was read, which may set the time step.
         #: `_varies` is True if a fix varies the time step.

@@ -287,7 +287,7 @@ def fit_labels(ax: "Axes") -> None:
 
 
 def _fit_text(label: "Text", room: float, most_lines: int) -> None:
-    """Wrap a text and shrink it until it has few lines; drop lines that do not fit."""
+    """Wrap a text and shrink it to at most `most_lines` lines, or one more; shorten the rest."""
     text = label.get_text()
     if not text or "\n" in text or text_width(text, label.get_fontsize()) <= room:
         return

@@ -592,7 +592,7 @@ def _lengths(values: np.ndarray, band: tuple[np.ndarray, np.ndarray]) -> np.ndar
 
 
 def find_gaps(x: np.ndarray) -> np.ndarray:
-    """Find gaps where lines are interrupted: intervals of more than two usual steps."""
+    """Return a mask of intervals in `x` that are more than twice the usual one: lines end there."""
     steps = np.diff(x)
     usual = np.median(steps[steps > 0]) if (steps > 0).any() else 1.0
     return np.asarray(steps > 2 * usual)

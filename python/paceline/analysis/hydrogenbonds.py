@@ -901,7 +901,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
 
 def _groups(universe: System, between: Sequence[Sequence[str] | str]) -> list[list[Atoms]]:
-    """Select the pairs of groups of `between`."""
+    """Select the atoms of both groups of each pair in `between`."""
     is_pair = len(between) > 0 and isinstance(between[0], str)
     pairs: list[Any] = [between] if is_pair else list(between)
     if not pairs or any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):

@@ -134,7 +134,7 @@ def _pieces(curve: Curve) -> Iterator[Curve]:
 
 
 def _with_times(curves: Sequence[Curve]) -> list[Curve]:
-    """Interpolate the times of frames that were left out."""
+    """Interpolate, in each curve, the times of frames that were left out."""
     found = []
     for one in curves:
         known = np.flatnonzero(np.isfinite(one.x))
