@@ -27,8 +27,8 @@ from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, mean_of_r
 GRADES = (SAMPLED, NOT_SHOWN, DRIFTING)
 #: Maximum R̂ of replicas that agree. With 10 independent values per replica, R̂ is 1.05 on average.
 MOST_R_HAT = 1.1
-#: Minimum length of the mean vector of angles that have a preferred direction, in half widths of the
-#: 95 % interval across the vector. For uniform angles, the vector is longer in 5 % of cases
+#: Minimum length of the mean vector of angles that have a preferred direction, in half widths of
+#: the 95 % interval across the vector. For uniform angles, the vector is longer in 5 % of cases
 #: (Rayleigh's test): √(2 ln 20) / 1.96.
 LEAST_LENGTH = 1.25
 #: If the longest replica is longer than the shortest by this factor, a note describes the values
