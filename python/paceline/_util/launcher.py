@@ -109,7 +109,7 @@ def _has_infiniband() -> bool:
 
 
 def _is_launchers(library: str) -> bool:
-    """True unless environment variables show that the launcher belongs to another MPI."""
+    """True unless variables show that the launcher belongs to another MPI than `library`."""
     is_open_mpi = library.startswith("Open MPI")
     return (_OF_MPICH if is_open_mpi else _OF_OPEN_MPI) not in os.environ
 

@@ -80,7 +80,7 @@ class MemoryLimit:
 
 
 def describe_machine(n_cpus: int) -> str:
-    """Describe the processor, and memory and load if the system reports them, in one line."""
+    """Describe processor and number of CPUs, and memory and load if known, in one line."""
     parts = [_processor(), f"{n_cpus} CPUs usable"]
     if memory := total_memory():
         parts.append(f"{memory / 1e9:.0f} GB")

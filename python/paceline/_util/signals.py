@@ -58,7 +58,7 @@ class Stopping:
     @staticmethod
     @contextmanager
     def delayed() -> Iterator[None]:
-        """Delay the signals until the outermost context of this kind ends."""
+        """Delay SIGTERM and Ctrl-C until the outermost context of `delayed` ends."""
         if Stopping._holding:
             yield
             return

@@ -310,7 +310,7 @@ def files_in(facts: Mapping[str, str]) -> list[str]:
 
 
 def _names_of(key: str, facts: Mapping[str, str]) -> list[str]:
-    """Names of files in a fact."""
+    """Names of the files in the fact with a key."""
     return names_in(facts[key], 1 if key == "topology" else None)
 
 

@@ -174,7 +174,7 @@ class _Correlated:
     def _in_blocks(
         self, series: np.ndarray, n_blocks: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the function of each particle in each block of time, and their sum."""
+        """Yield, for each block of time, the function of each particle and the sum over them."""
         correlated, n_frames, width, axes, gaps = self._arguments
         n = n_frames // n_blocks
         for k in range(n_blocks):

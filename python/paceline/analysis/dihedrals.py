@@ -589,7 +589,7 @@ def _missing_names_error(name: str, error: AttributeError) -> SelectionError:
 
 
 def _find_chi(residues: Residues, name: str) -> list[tuple[int, list[int]]]:
-    """Find the side-chain angles of residues: number, and indices of four atoms."""
+    """Find the side-chain angles of residues: number of χ (1 to 5), and indices of four atoms."""
     atoms = residues.atoms
     # Sort the atoms by residue, because the group may be in any order.
     order = np.argsort(atoms.resindices, kind="stable")

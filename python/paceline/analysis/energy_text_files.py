@@ -37,7 +37,7 @@ class EnergyPart:
 
 @dataclass
 class Content:
-    """Parts of a file, and remarks on rows that were left out."""
+    """Energies or other rows of a text file in parts, and remarks on rows that were left out."""
 
     path: str
     parts: list[EnergyPart] = field(default_factory=list)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 MANY_POINTS = 2000
 #: Number of windows of the running mean along the series.
 WINDOWS = 100
-#: Number of points above which curves are drawn as an image.
+#: Number of points above which a curve is drawn as pixels, also in files of vector formats.
 LARGE = 20_000
 #: Maximum number of points of a scatter plot. Of more points, a random subset is drawn.
 MOST_POINTS = 200_000

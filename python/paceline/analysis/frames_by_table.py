@@ -285,7 +285,7 @@ class _Surface:
         return [_find_near_table(name, self.path) for name in named.split(", ")]
 
     def find(self, columns: Mapping[str, np.ndarray], name: str) -> list[str]:
-        """Return the titles of the columns for the two axes."""
+        """Return the titles of the columns that belong to the two axes of the surface."""
         if self._axes[0] == self._axes[1]:
             raise UnsupportedError(f"{self.path} has two axes with the same name, {self._axes[0]}")
         return [find_title(columns, axis, name) for axis in self._axes]

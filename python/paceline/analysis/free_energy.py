@@ -158,7 +158,7 @@ def _errors(
 
 
 def _interval_note(interval: np.ndarray) -> str:
-    """Describe the intervals of all bins in a line."""
+    """Describe the intervals of all bins by their median, in one line."""
     known = interval[~np.isnan(interval)]
     if not len(known):
         return "no 95 % intervals: too few frames"

@@ -272,10 +272,11 @@ def stretches(
 def mean_survival(
     keys: np.ndarray, rows: np.ndarray, n_frames: int, origins: range, tau_max: int, gap: int
 ) -> np.ndarray:
-    """Compute the mean fraction of keys that are still present after each lag up to `tau_max`.
+    """Compute the mean fraction of keys that stay present up to each lag, at most `tau_max`.
 
-    The mean is over time origins (frames) at which any key is present, and for which the run has a
-    frame after the lag; NaN without such origins. Other arguments are as for `stretches`.
+    Keys are numbers of atoms or bonds. The mean is over time origins (frames) at which any key is
+    present, and for which the run has a frame after the lag; NaN without such origins. Other
+    arguments are as for `stretches`.
 
     Examples
     --------

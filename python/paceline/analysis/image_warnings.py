@@ -13,7 +13,7 @@ from paceline.errors import UnsupportedError
 from paceline.transform.bonds_and_compounds import molecular_bonds_of
 from paceline.transform.compare_atom_names import name_atom
 
-#: Selection of polymers, whose residues are consecutive in topologies without bonds.
+#: Selection of polymers. In topologies without bonds, their consecutive residues count as bonded.
 POLYMER = "protein or nucleic"
 #: Minimum difference between the distances of a pair without and with images, Å.
 SHORTER = 0.01
