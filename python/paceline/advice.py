@@ -366,9 +366,9 @@ def _measure_from_memory(
     """Time an analysis of frames in memory in several rounds.
 
     Returns the rounds, and the part of the time of the first run, s, that does not depend on the
-    number of frames. `take(n, number)` chooses `n` frames for the round `number`. At least
-    `_ROUNDS` rounds are measured, and more as long as `goes_on` returns True for them; none starts
-    after the time `end`.
+    number of frames. `take(n, number)` chooses `n` frames for the round `number`. `_ROUNDS` rounds
+    are measured, and more as long as `goes_on` returns True for them; but none starts after the
+    time `end`.
     """
     block = sample.block_of(n_frames)
     rounds: list[Pair] = []
