@@ -6,10 +6,10 @@ The times $\tau$ and the fraction $a$ are points of a grid. The periodogram at f
 
 $$I_k = \frac{1}{N} \left| \sum_t x_t e^{-2 \pi i k t / N} \right|^2,$$
 
-is exponentially distributed. Each point of the grid determines its expected value exactly (Whittle
-1953, Ark. Mat. 2, 423; Sykulski et al. 2019, Biometrika 106, 251). Each point of the grid therefore
-has a likelihood, and a variance of the mean. All points contribute with their probabilities. The
-interval is wide if a slow part of small amplitude cannot be excluded.
+is exponentially distributed. Each point of the grid determines the expected value of the
+periodogram exactly (Whittle 1953, Ark. Mat. 2, 423; Sykulski et al. 2019, Biometrika 106, 251).
+Each point therefore has a likelihood, and a variance of the mean. All points contribute with their
+probabilities. The interval is wide if a slow part of small amplitude cannot be excluded.
 """
 
 from dataclasses import dataclass
@@ -17,31 +17,33 @@ from functools import lru_cache
 
 import numpy as np
 
-#: Number of the lowest frequencies that are used.
+#: Maximum number of frequencies that are used, from the lowest one above 0.
 N_FREQUENCIES = 256
 #: Number of the lowest frequencies that are used one by one. Higher ones are used in groups.
 N_SINGLE = 24
 #: Ratio of the highest to the lowest frequency of a group.
 GROWTH = 1.2
-#: Smallest correlation time on the grid, in values, if the series is short.
+#: Lower limit of the correlation times above 0 on the grid, in intervals between values, if the
+#: series is short. The fast exponential may also have a correlation time of 0.
 LEAST_TIME = 0.3
-#: Smallest correlation time on the grid, as a fraction of the length of the series, if the series
-#: is long. The longest time is the length of the series, and grid points differ by a factor of 2.
+#: Lower limit of the correlation times above 0, as a fraction of the length of the series, if the
+#: series is long. The longest time is the length of the series; adjacent times differ by a factor
+#: of 2.
 LEAST_PART = 1 / 4096
-#: Fractions of the variance that belong to the slow part.
+#: Fractions of the variance of the series that belong to the slow exponential, on the grid.
 FRACTIONS = np.array([0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 0.7, 0.85])
 #: Prior probability that one exponential suffices. A lower probability makes intervals wider, so
 #: that more of them contain the true mean if noise hides a slow exponential.
 ONE_EXPONENTIAL = 0.8
-#: Width of the classes into which variances are grouped, as a difference of logarithms.
+#: Width of the classes into which variances of the mean are grouped, as a difference of logarithms.
 CLASS_WIDTH = 0.02
-#: Minimum weight of a variance, relative to the largest one.
+#: Variances of the mean are ignored if their weight is at most this fraction of the largest weight.
 LEAST_WEIGHT = 1e-9
 #: Probability that the statistical inefficiency is at most `most_inefficient`.
 MOST = 0.95
-#: Relative tolerance of the width of an interval.
+#: Relative tolerance of the half width of an interval, and of the probability outside it.
 TOLERANCE = 1e-6
-#: Minimum probability outside an interval in the search for its width.
+#: Lower limit for the probability outside an interval, so that its logarithm is finite.
 LEAST_OUTSIDE = 1e-300
 #: Number of series lengths for which models are cached.
 N_LENGTHS = 16
@@ -55,9 +57,10 @@ class Models:
     edges: np.ndarray
     #: Reciprocal of the mean periodogram in each group, shape (n_models, n_groups).
     reciprocal: np.ndarray
-    #: Logarithm of the prior weight, plus terms that do not depend on the series.
+    #: Logarithm of the prior probability, plus the terms of the log-likelihood that do not depend
+    #: on the series, shape (n_models,).
     log_weight: np.ndarray
-    #: Statistical inefficiency of each model.
+    #: Statistical inefficiency of each model, shape (n_models,).
     inefficiency: np.ndarray
 
 
@@ -68,11 +71,11 @@ class MeanError:
     Attributes
     ----------
     weights, variances : numpy.ndarray of float64, shape (n_classes,)
-        Probabilities, and variances of the mean in increasing order.
+        Probability of each class, and its variance of the mean. Variances increase.
     n_free : int
         Degrees of freedom of each variance.
     inefficiency : float
-        Geometric mean of the statistical inefficiency.
+        Geometric mean of the statistical inefficiency over all classes.
     most_inefficient : float
         Statistical inefficiency that is exceeded with a probability of 5 %.
     """
@@ -90,8 +93,8 @@ class MeanError:
         deviations = np.sqrt(self.variances)
         t = float(stdtrit(self.n_free, (1 + level) / 2))
         low, high = t * deviations[0], t * deviations[-1]
-        # Secant method for the logarithm of the probability outside, which is nearly linear;
-        # bisection where a step leaves the bracket.
+        # Secant method for the logarithm of the probability outside the interval, which is a nearly
+        # linear function of the half width; bisection if a step leaves the bracket.
         half = t * float(np.sqrt(self.weights @ self.variances))
         before = at_before = np.nan
         while high - low > TOLERANCE * high:
@@ -106,7 +109,7 @@ class MeanError:
         return float(high)
 
     def interval_of_quantile(self, probability: float, level: float) -> float:
-        """Half the width, for the variance that is exceeded with probability 1 - `probability`."""
+        """Half the width, if the variance is its quantile with the given `probability`."""
         from scipy.special import stdtrit
 
         row = int(np.searchsorted(np.cumsum(self.weights), probability))
@@ -117,7 +120,7 @@ class MeanError:
 def error_of_mean(deviations: np.ndarray) -> MeanError:
     """Estimate the variance of the mean of a series, from its deviations from the mean.
 
-    The series must have 4 values or more, which are not all equal.
+    The series must have four or more values that are not all equal.
     """
     n = len(deviations)
     models = _models(n)
@@ -125,12 +128,13 @@ def error_of_mean(deviations: np.ndarray) -> MeanError:
     periodogram = np.abs(np.fft.rfft(deviations)[1:last]) ** 2 / n
     sums = np.add.reduceat(periodogram, models.edges[:-1] - 1)
     n_frequencies = last - 1
-    # Variance of the series, given each model; 0 if only higher frequencies contribute.
+    # Variance of the series for each model. If only unused higher frequencies contribute, the
+    # variance is set to the smallest positive number, because its logarithm is needed.
     scales = np.maximum(models.reciprocal @ sums / n_frequencies, np.finfo(float).tiny)
     weights = models.log_weight - n_frequencies * np.log(scales)
     weights = np.exp(weights - weights.max())
     weights /= weights.sum()
-    # If values alternate about the mean, they count as independent.
+    # Values that alternate about the mean count as independent: this is the minimum variance.
     own = deviations @ deviations / n
     least = own / (n - 1)
     classes, variances = _in_classes(weights, np.maximum(scales * models.inefficiency / n, least))

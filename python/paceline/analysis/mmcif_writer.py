@@ -24,7 +24,7 @@ _WORDS = ("data_", "save_", "loop_", "stop_", "global_")
 
 
 def write_mmcif(file: TextIO, system: System, title: str) -> None:
-    """Write the present frame of a Universe with chainIDs."""
+    """Write the current frame of a Universe; without chainIDs, all atoms are in chain A."""
     atoms, dimensions = system.atoms, system.trajectory.ts.dimensions
     file.write(f"data_paceline\n_struct.title {_value(title)}\n")
     if dimensions is not None:
@@ -40,7 +40,7 @@ def write_mmcif(file: TextIO, system: System, title: str) -> None:
 
 
 def _columns(atoms: Atoms) -> tuple[list[Iterable[str]], list[Iterable[str]]]:
-    """Make the columns before and after the positions."""
+    """Make the columns of `_atom_site` before and after the positions, without the last one."""
     n = len(atoms)
     chains = _of(atoms, "chainIDs", "A").astype(str)
     numbers = list(map(str, _numbers(atoms, chains).tolist()))
@@ -78,7 +78,7 @@ def _of(atoms: Atoms, name: str, default: object) -> np.ndarray:
 
 
 def chains_with_repeats(atoms: Atoms, chains: np.ndarray) -> np.ndarray:
-    """Find the chains in which several residues have the same number and name.
+    """Find the chains in which several residues have the same number, name and insertion code.
 
     Other programs would merge such residues, which changes the order of atoms.
     """
@@ -89,7 +89,10 @@ def chains_with_repeats(atoms: Atoms, chains: np.ndarray) -> np.ndarray:
 
 
 def _numbers(atoms: Atoms, chains: np.ndarray) -> np.ndarray:
-    """Return residue numbers; chains with repeated numbers are numbered from 1."""
+    """Return the residue number of each atom.
+
+    Residues of chains in `chains_with_repeats` get new numbers from 1.
+    """
     found = _of(atoms, "resids", 1).copy()
     for name in chains_with_repeats(atoms, chains):
         some = chains == name
@@ -113,14 +116,14 @@ def _letters(number: int) -> str:
 
 
 def _values(texts: np.ndarray, empty: str = ".") -> list[str]:
-    """Format texts as values; each distinct text is formatted once."""
+    """Format texts as mmCIF values, and blank texts as `empty`; format each distinct text once."""
     known, numbers = np.unique(texts.astype(str), return_inverse=True)
     values = [_value(one) if one.strip() else empty for one in known.tolist()]
     return [values[k] for k in numbers.reshape(-1).tolist()]
 
 
 def _value(text: str) -> str:
-    """Format a text as a value, in quotes if necessary.
+    """Format a text as an mmCIF value, in quotes if necessary.
 
     Examples
     --------

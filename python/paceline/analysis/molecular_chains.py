@@ -18,9 +18,9 @@ from paceline.transform.selections_and_weights import check_static
 
 #: Minimum number of atoms in a chain; three atoms form an angle.
 LEAST_ATOMS = 3
-#: Ratio of the longest and the shortest chain above which a note reports both lengths.
+#: A note reports the lengths of the longest and the shortest chain if their ratio is this or more.
 UNEQUAL = 10
-#: Minimum number of chains, or of time blocks, for an interval.
+#: Minimum number of chains, or of time blocks, for a 95 % interval.
 FEWEST = 10
 #: Maximum number of groups of chains for the jackknife.
 MOST_SAMPLES = 100
@@ -60,7 +60,10 @@ class PolymerChains(NamedTuple):
         return f"{many(len(self.sizes), 'chain')} of {atoms} atoms"
 
     def note(self, name: str) -> str | None:
-        """Describe the lengths of chains if they are very unequal, for example due to solvent."""
+        """Describe the lengths of chains if they are very unequal; otherwise return None.
+
+        The lengths are very unequal, for example, if the selection contains solvent.
+        """
         if self.sizes.max() < UNEQUAL * self.sizes.min():
             return None
         return (
@@ -85,14 +88,17 @@ class ChainAnalysis(AnalysisBase):
         return self._chains.indices
 
     def parameters(self) -> dict[str, object]:
-        """Return the parameters and a description of the chains, which are saved."""
+        """Return descriptions of the atoms and of the chains, which are saved with the results."""
         return {
             "atoms": describe_atoms(self.atomgroup),
             "chains": f"{self._chains}, by {self.chains}",
         }
 
     def _note(self, longest: float, mean: float) -> None:
-        """Warn of very unequal chains, and of adjacent atoms that are far apart (Å)."""
+        """Warn of very unequal chains, and of adjacent atoms that are far apart.
+
+        `longest` and `mean` are distances of adjacent atoms of a chain, Å.
+        """
         self.remark("chains", self._chains.note(self.name))
         far = None
         if longest > STRETCHED * mean:
@@ -105,7 +111,10 @@ class ChainAnalysis(AnalysisBase):
 
 
 def samples_of_chains(n_chains: int) -> np.ndarray:
-    """Number the groups of consecutive chains; each group is one sample of the jackknife."""
+    """Return the number of the group of each chain; the jackknife leaves out one group at a time.
+
+    A group consists of consecutive chains.
+    """
     return np.arange(n_chains) * min(n_chains, MOST_SAMPLES) // n_chains
 
 
@@ -159,7 +168,11 @@ def _check_lengths(chains: PolymerChains, name: str) -> PolymerChains:
 
 
 def _follow_bonds(group: Atoms, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Order atoms along bonds, from the end with the lower index; also count them per chain."""
+    """Return the indices of atoms, chain by chain, and the number of atoms of each chain.
+
+    Atoms are ordered along the bonds of a chain, from the end with the lower index. Raises
+    `SelectionError` if chains are branched, or have no ends.
+    """
     bonds = bonds_of(group.universe, name)
     places = np.full(len(group.universe.atoms), -1)
     places[group.indices] = np.arange(len(group))
@@ -229,8 +242,8 @@ class Chains:
         self._residues = universe.residues
         resids, segments = self._residues.resids, self._residues.segindices
         follows = (np.diff(segments) == 0) & np.isin(np.diff(resids), (0, 1))
-        #: The first array is True for residues with a previous neighbour, the second for those with
-        #: a next neighbour.
+        #: `_has_before` is True for residues with a previous neighbour, and `_has_after` for
+        #: residues with a next neighbour.
         self._has_before = np.concatenate([[False], follows])
         self._has_after = np.concatenate([follows, [False]])
 
@@ -257,7 +270,8 @@ class Chains:
     ) -> list[Atoms]:
         """Find C of the previous residue, N, CA and C of each residue, and N of the next residue.
 
-        Residues that lack one of these atoms, or have two atoms of one name, are left out.
+        Returns five groups, with one atom per residue each. A residue is left out if one of its
+        five atoms is missing, or if several atoms have its name.
         """
         indices = residues.resindices
         indices = indices[self._has_before[indices] & self._has_after[indices]]

@@ -43,27 +43,28 @@ from paceline.transform.selections_and_weights import choose_atoms
 if TYPE_CHECKING:
     import MDAnalysis.analysis.msd
 
-#: Columns of each MSD type.
+#: Axes (0 to 2) of each MSD type.
 AXES = {
     **{"x": [0], "y": [1], "z": [2]},
     **{"xy": [0, 1], "xz": [0, 2], "yz": [1, 2], "xyz": [0, 1, 2]},
 }
 #: Default range of the fit, as fractions of the longest lag time.
 FITTED = 0.1, 0.5
-#: Relative error of a time, with respect to the longest time, that counts as rounding.
+#: Rounding error of a lag time at the ends of the fit range, as a fraction of the longest lag time.
 ROUNDED = 1e-6
 #: Reason, in messages, why a frame without a cell is an error or is left out.
 NO_CELL = (
     "it has no cell, which unwrap= needs; unwrap=None (--unwrap-particles none) leaves positions "
     "unchanged"
 )
-#: If particles spread over more cells than this, they may already be unwrapped.
+#: If the particles of a frame spread over more cells than this, they may already be unwrapped.
 SPREAD = 2
 #: Maximum number of positions that are checked for jumps across the cell.
 JUMP_VALUES = 2**21
-#: A step counts as long if it is longer than this fraction of half the cell.
+#: The displacement of a particle between two frames counts as long above this fraction of half the
+#: cell.
 NEARLY = 0.8
-#: Long steps are reported if they are more than this fraction of all steps.
+#: Long displacements are reported if they are more than this fraction of all checked displacements.
 MOST_LONG = 0.01
 #: Offsets of a cell and its 26 neighbours, in units of cell vectors.
 NEIGHBOURS = np.stack(np.meshgrid(*3 * [[-1.0, 0.0, 1.0]]), axis=-1).reshape(-1, 3)
@@ -107,16 +108,16 @@ class EinsteinMSD(AnalysisBase):
         Bullerjahn & Hummer 2020, J. Chem. Phys. 153, 021101); for molecules use it with centers
         (`compound`). "lattice" is the scheme of MDAnalysis's `NoJump`. None leaves positions
         unchanged, with a warning if particles jump across the cell. "auto" is "tor" for centers of
-        compounds, unless the present frame has no cell or `nojump` is among the transformations;
-        for atoms it is None. A warning lists frames that were left out in between.
+        compounds, unless the current frame has no cell or `nojump` is among the transformations;
+        for atoms it is None. A warning reports frames of the run that were left out.
     fit_range : pair of float or None, optional
         First and last lag time, ps (or frames if times are unknown), of the fit of a straight line,
         as in `diffusion_coefficient`. None is 10 and 50 % of the longest lag time. Without a pair
         there is no fit. If both are None and the run has too few frames, there is no fit either,
         and a warning is issued.
     errors : bool
-        Also compute the 95 % interval of the MSD at each lag time, between molecules or time blocks
-        as that of the diffusion coefficient.
+        Also compute the 95 % interval of the MSD at each lag time, from the differences between
+        molecules or time blocks, like the interval of the diffusion coefficient.
 
     Attributes
     ----------
@@ -286,14 +287,14 @@ class EinsteinMSD(AnalysisBase):
         return super().stored_bytes(n_frames) + of_results
 
     def prepare(self) -> PerFrame:
-        """Make the worker part that returns positions."""
+        """Make the worker part that returns positions of particles, and cells for `unwrap`."""
         if not self.non_linear:
             check_order(self)
         with_cells = self._scheme is not None
         return _Particles(self._centers, with_cells=with_cells, skip=self.skip_damaged)
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Make the parts that compute the MSDs of some particles each."""
+        """Check jumps and times, and make parts; each part computes the MSDs of some particles."""
         unwrap = self._scheme
         if unwrap is not None:
             self._leave_out(np.isnan(value[:, -3:]).any(axis=(1, 2)))
@@ -326,7 +327,10 @@ class EinsteinMSD(AnalysisBase):
         )
 
     def _even_times(self) -> tuple[np.ndarray, np.ndarray]:
-        """Check that times are equidistant; the error names the option for other times."""
+        """Return lag times and the rows of left-out frames; raise an error for unequal intervals.
+
+        The message of this error names the option that allows unequal intervals.
+        """
         try:
             return check_times(self)
         except UnsupportedError as error:
@@ -336,7 +340,10 @@ class EinsteinMSD(AnalysisBase):
             raise UnsupportedError(f"{error}; {advice}") from None
 
     def _fit_of_blocks(self) -> BlockFit | None:
-        """Choose time blocks for the fit; raise an error if the range has too few times."""
+        """Choose time blocks for the fit; None without a fit, or if the run has too few blocks.
+
+        Raises `ValueError` if the range that the user set contains too few lag times.
+        """
         if self.fit_range is None:
             return None
         try:
@@ -348,7 +355,7 @@ class EinsteinMSD(AnalysisBase):
         return block_fit(self._delta_t, lags, self.dim_fac)
 
     def _warn_of_jumping(self, positions: np.ndarray, gaps: np.ndarray) -> None:
-        """Warn of particles that jump across the present cell from one frame to the next.
+        """Warn of particles that jump across the cell of the current frame, from frame to frame.
 
         In long series, only some pairs of frames are checked.
         """
@@ -363,7 +370,10 @@ class EinsteinMSD(AnalysisBase):
             )
 
     def _warn_of_unwrapped(self, positions: np.ndarray, gaps: np.ndarray) -> bool:
-        """Warn if particles spread over several cells, because they may be already unwrapped."""
+        """Warn if particles seem to jump but spread over several cells, as if unwrapped before.
+
+        Returns whether a warning was issued.
+        """
         by_cell = self._by_cell()
         known = np.delete(np.arange(len(positions)), gaps)[-1:]
         if by_cell is None or not (np.ptp(positions[known] @ by_cell, axis=1) > SPREAD).any():
@@ -379,7 +389,10 @@ class EinsteinMSD(AnalysisBase):
         return found is not None
 
     def _by_cell(self) -> np.ndarray | None:
-        """Return the matrix from positions to fractional coordinates; None without a cell."""
+        """Return the matrix that converts positions to fractional coordinates.
+
+        The cell is that of the current frame; None if the current frame has no cell.
+        """
         dimensions = self.ag.universe.trajectory.ts.dimensions
         if dimensions is None:
             return None
@@ -389,7 +402,7 @@ class EinsteinMSD(AnalysisBase):
     def _find_jumps(
         self, positions: np.ndarray, gaps: np.ndarray, by_cell: np.ndarray
     ) -> str | None:
-        """Describe the first jumps in the checked pairs of frames."""
+        """Describe jumps in the first checked pair of frames with jumps; None if there is none."""
         for row in self._sample_rows(len(positions), gaps):
             steps = (positions[row].astype(np.float64) - positions[row - 1]) @ by_cell
             n_jumps = int((np.abs(steps) > 0.5).any(axis=1).sum())
@@ -401,7 +414,7 @@ class EinsteinMSD(AnalysisBase):
         return None
 
     def _warn_of_long_steps(self, value: np.ndarray, gaps: np.ndarray, unwrap: str) -> None:
-        """Warn of steps of nearly half the cell or more, for which the image is ambiguous."""
+        """Warn of displacements of nearly half the cell or more, whose image is ambiguous."""
         n_long, rows = 0, self._sample_rows(len(value), gaps)
         most = MOST_LONG * len(rows) * self.n_particles
         for row in rows:
@@ -427,7 +440,10 @@ class EinsteinMSD(AnalysisBase):
                 return
 
     def _sample_rows(self, n_rows: int, gaps: np.ndarray) -> list[int]:
-        """Choose pairs of consecutive rows for a check of steps; only some in a long series."""
+        """Choose pairs of consecutive frames to check; return the row of each pair's second frame.
+
+        Pairs with a frame of `gaps` are left out. In a long series, only some pairs are chosen.
+        """
         rows = np.arange(1, n_rows)
         rows = rows[~np.isin(rows, gaps) & ~np.isin(rows - 1, gaps)]
         most = max(1, JUMP_VALUES // self.n_particles)
@@ -487,7 +503,7 @@ class EinsteinMSD(AnalysisBase):
         return found.limits, found.method
 
     def _describe(self, fit: DiffusionCoefficient) -> dict[str, str]:
-        """Describe the coefficient, its interval, and the effect of the finite cell."""
+        """Describe the coefficient, how molecules were identified, and the effect of the cell."""
         text = f"{fit}, fit from {fit.start:g} to {fit.stop:g} {fit.time_unit}"
         if not fit.interval > 0:
             text += "; to get an interval from time blocks, end the fit at a tenth of the run"
@@ -515,7 +531,10 @@ class EinsteinMSD(AnalysisBase):
         return start, stop
 
     def _line_of(self, by_particle: np.ndarray) -> DiffusionCoefficient | None:
-        """Fit the requested line; warn if the default range contains too few times."""
+        """Fit the requested line; None without a fit.
+
+        If the default range contains too few times, a warning is issued and there is no fit.
+        """
         if self.fit_range is None:
             return None
         try:
@@ -570,7 +589,7 @@ class EinsteinMSD(AnalysisBase):
     def _fit(
         self, by_particle: np.ndarray, start: float | None, stop: float | None
     ) -> DiffusionCoefficient:
-        """Fit a line to the MSD of each particle, shape (n_particles, n_frames)."""
+        """Fit lines to the MSDs of the particles, which have the shape (n_particles, n_frames)."""
         times = self._delta_t
         lags = _rows_in_fit_range(times, start, stop)
         is_run_s = self._by_block is not None and np.array_equal(
@@ -584,7 +603,7 @@ class EinsteinMSD(AnalysisBase):
 
 
 def _rows_in_fit_range(times: np.ndarray, start: float | None, stop: float | None) -> np.ndarray:
-    """Find the lag times in a fit range; raise `ValueError` if there are too few."""
+    """Find the rows of the lag times in a fit range; raise `ValueError` if there are too few."""
     longest = np.nanmax(times)
     given = start, stop
     start, stop = (
@@ -613,7 +632,11 @@ def _rows_in_fit_range(times: np.ndarray, start: float | None, stop: float | Non
 def _slopes(
     times: np.ndarray, by_particle: np.ndarray, n_dimensions: int, lags: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fit a line to the MSD of each particle; return coefficients, and the lags with pairs."""
+    """Fit a line to the MSD of each particle.
+
+    Returns the diffusion coefficient of each particle, and the rows of those lag times in `lags`
+    that have pairs of frames.
+    """
     # The lag times with pairs of frames are the same for all particles.
     known = by_particle[np.argmin(np.isnan(by_particle[:, 0]))]
     lags = lags[~np.isnan(known[lags])]
@@ -633,7 +656,7 @@ def _slopes(
 
 
 class _Particles(PerFrame):
-    """Worker part that returns positions of atoms, or centers."""
+    """Worker part that returns the positions of atoms, or the centers of compounds."""
 
     returns_new = True  # each block is decoded into new arrays
 
@@ -647,7 +670,10 @@ class _Particles(PerFrame):
         self._compounds, self._with_cells, self._skip = of_compounds, with_cells, skip
 
     def compute(self, block: Block) -> np.ndarray:
-        """Return positions, shape (n_frames, n_particles, 3); with unwrap also cell vectors."""
+        """Return positions, shape (n_frames, n_particles, 3).
+
+        With cells, the shape is (n_frames, n_particles + 3, 3): the last rows are the cell vectors.
+        """
         found = block.positions if self._compounds is None else _centers(block, *self._compounds)
         if not self._with_cells:
             return found
@@ -660,7 +686,11 @@ class _Particles(PerFrame):
 
 
 def _compounds(atoms: Atoms, compound: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sort atoms by compound; return rows, mass fractions, and the first row of each compound."""
+    """Sort atoms by compound.
+
+    Returns the order of the atoms, their mass fractions, and each compound's first index in this
+    order.
+    """
     one_of("compound", compound, "atoms", *COMPOUNDS)
     of_atoms = compound_of_atoms(atoms, compound, "EinsteinMSD")
     order = np.argsort(of_atoms, kind="stable")

@@ -16,7 +16,9 @@ SINGLE = 2.0**-23
 
 
 class UnevenParts(SeriesParts):
-    """Parts of a mean squared displacement (MSD): ranges of particles, with all pairs of frames.
+    """Parts of a mean squared displacement (MSD) over all pairs of frames.
+
+    Each part computes a range of particles.
 
     `by_particle` is the MSD of each particle at each of the lag times `lags`. Other parameters are
     documented in `SeriesParts`.
@@ -37,7 +39,7 @@ class UnevenParts(SeriesParts):
 
 
 class _OfAllPairs:
-    """Worker part: MSDs of some particles."""
+    """Worker part that computes the MSDs of some particles, over all pairs of frames."""
 
     def __init__(self, times: np.ndarray, axes: np.ndarray, gaps: np.ndarray, unwrap: str | None):
         self._times, self._axes, self._gaps, self._unwrap = times, axes, gaps, unwrap
@@ -74,7 +76,7 @@ def uneven_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
     """Return the times of frames, ps, and the rows of frames that were left out.
 
     If times are unknown, frame numbers are returned, with a warning. Raises `UnsupportedError` if
-    frames are not in the order of their times, or if there are too many frames.
+    frames are not in the order of their times, or if there are none or too many.
     """
     warn_of_unknown_times(analysis)
     times = moments_of(analysis)
@@ -103,7 +105,7 @@ def times_between_pairs(times: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]
     """Find the distinct lag times between frames, from 0, and the index of each pair's lag time.
 
     Lag times that differ by rounding of single precision are merged; the value with the smallest
-    rounding error is kept. The second list has one array per frame, except for the last frame. It
+    rounding error is kept. The list has one array per frame, except for the last frame. The array
     contains the indices of the lag times to all later frames.
 
     Examples

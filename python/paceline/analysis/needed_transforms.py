@@ -22,11 +22,12 @@ def needed_transforms(
 
     `battery` contains all analyses of the battery, also those of other runs. With `unwrap`, the
     first transformation of every analysis makes whole all molecules that any analysis of the
-    battery needs whole, so that results do not depend on which analyses run together. It is left
-    out if bonds are unknown, or if a transformation of `given` makes molecules whole.
+    battery needs whole, so that results do not depend on which analyses run together. This
+    transformation is left out if bonds are unknown, or if one of `given` makes molecules whole.
 
-    Rotating transformations are only used for analyses that need them. The other analyses superpose
-    frames themselves, use distances, or use the axes of the cell.
+    Rotating transformations are only used for analyses that need them; if none does, a warning is
+    issued. The other analyses superpose frames themselves, use distances, or use the axes of the
+    cell.
     """
     check_transforms(given)
     turning = [one for one in given if one.rotates]

@@ -33,7 +33,7 @@ COUNTED = 2**20
 
 
 class _NearAtoms(GroupsAnalysis):
-    """Base class for atoms of one or two groups within a cutoff of each other."""
+    """Base class of analyses that find the atoms of one or two groups within a cutoff."""
 
     needs_one_location = True
 
@@ -178,7 +178,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         return self._near_pairs()
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Set the pairs, and count them in each frame."""
+        """Store the pairs, and their number in each frame, as results."""
         offsets, pairs = value
         if pairs.dtype != PAIR:  # no frame could be read
             pairs = np.empty(0, PAIR)
@@ -262,7 +262,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         }
 
     def _map_residues(self) -> dict[str, Table]:
-        """Map the residues of the last group against time: pairs, and shortest distances.
+        """Make the tables "residues" and "closest": maps of the last group's residues and time.
 
         The maps show the residues that have pairs in the largest numbers of frames, at most 200, in
         the order of the topology.
@@ -299,7 +299,8 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         """Return frame index, residue and distance for the second atom of each pair in some frames.
 
         The frames are `begin` to `end`, and the frame index is counted from `begin`. If there is
-        only one group, first atoms follow, except for pairs within a residue.
+        only one group, values for the first atom of each pair follow, except for pairs within a
+        residue.
         """
         offsets, numbers = self.results.offsets, self.atomgroup.universe.atoms.resindices
         pairs = self.results.pairs[offsets[begin] : offsets[end]]
@@ -316,7 +317,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         )
 
     def _frame_ranges(self) -> Iterator[tuple[int, int]]:
-        """Split the frames of the run into ranges with few pairs, or into single frames."""
+        """Yield ranges of frames with at most `COUNTED` pairs, or single frames with more pairs."""
         offsets, begin = self.results.offsets, 0
         while begin < len(offsets) - 1:
             end = int(np.searchsorted(offsets, offsets[begin] + COUNTED, side="right")) - 1
@@ -354,10 +355,10 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         return ends
 
     def _unique(self, numbers: np.ndarray, *, per_frame: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Count equal pairs of numbers (such as residues); with `per_frame`, only once per frame.
+        """Return the distinct pairs of `numbers` (such as residues), and how often each occurs.
 
-        Ranges of frames are processed in turn, because the keys of all pairs would take several
-        times the memory of the pairs.
+        With `per_frame`, equal pairs of a frame count once. Ranges of frames are processed in turn,
+        because the keys of all pairs need several times the memory of the pairs.
         """
         pairs, offsets = self.results.pairs, self.results.offsets
         n = int(numbers.max()) + 1
@@ -461,7 +462,7 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
         return _Neighbours(self._near_pairs(), self._sizes[0])
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the numbers of neighbours, with frames and times."""
+        """Store the numbers of neighbours as results, with frames and times."""
         mean = value.mean(axis=1, dtype=np.float64)
         name = "coordination number"
         label = f"neighbours within {self.cutoff:g} Å"
@@ -505,14 +506,14 @@ class _NearPairs(CorePart, Ragged):
         return self._bound
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Find the pairs of a block."""
+        """Return the number of pairs in each frame of a block, and all pairs."""
         counts, records, refused = self.bind(block).find(block.raw[0], block.cells)
         check_refused(block, refused)
         return counts, records.view(PAIR)
 
 
 def _both_groups(numbers: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of both groups, which are equal if there is only one group."""
+    """Return the numbers (indices or labels) of both groups; a single group is returned twice."""
     return np.ascontiguousarray(numbers[0]), np.ascontiguousarray(numbers[-1])
 
 

@@ -21,7 +21,7 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.bonds_and_compounds import bonds_of
 from paceline.transform.selections_and_weights import check_static, choose_atoms
 
-#: Column title for half the widths of the intervals.
+#: Title of the column that contains half the widths of the 95 % intervals.
 INTERVAL = "95 % interval"
 AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 
@@ -168,7 +168,7 @@ class OrderParameter(GroupsAnalysis):
     def _profile(
         self, mean: np.ndarray, interval: np.ndarray, series: Sequence[SeriesMean]
     ) -> Table:
-        """Make the table of the figure: the mean of each label with its interval."""
+        """Make the table that the figure shows: the mean of each label with its interval."""
         columns = {self.LABELLED: np.arange(len(mean)), self.DRAWN: self.SIGN * mean}
         name, bands, has_one = "mean", {}, np.isfinite(interval)
         if has_one.any():
@@ -359,7 +359,7 @@ def _bonds_to_hydrogen(
 
 
 def _are(elements: Sequence[str], atoms: Atoms) -> np.ndarray:
-    """Return a mask that is True for atoms of one of the elements, ndarray of bool."""
+    """Return a mask of the atoms whose element is in `elements`."""
     return np.array([one in elements for one in elements_of(atoms)], dtype=bool)
 
 

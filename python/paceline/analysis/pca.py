@@ -89,8 +89,8 @@ class PCA(AnalysisBase):
     results.variance_interval : numpy.ndarray of float64, shape (n_components,)
         With `errors`: half the widths of the 95 % intervals of `variance`, Å²; NaN after the first
         20 components. They do not include errors due to the choice of the frame for the
-        superposition. The jackknife computes variances without each part of the run, in the space
-        of the first 40 components (see `paceline.analysis.jackknife_intervals`).
+        superposition. The jackknife leaves out each part of the run in turn, and computes variances
+        in the space of the first 40 components (see `paceline.analysis.jackknife_intervals`).
     results.cumulated_variance_interval : numpy.ndarray of float64, shape (n_components,)
         With `errors`: half the widths of the 95 % intervals of `cumulated_variance`; NaN after the
         first 20 components.
@@ -296,7 +296,7 @@ class PCA(AnalysisBase):
         return CoreRows("projection", self.mean, np.ascontiguousarray(directions), self._first)
 
     def finish(self, value: tuple) -> None:
-        """Set the results."""
+        """Store components, variances and projections as results."""
         if not self.n_projected:
             self._solve(value)
         method = {}
@@ -342,7 +342,7 @@ class PCA(AnalysisBase):
         return cov
 
     def _assess(self, value: WithParts[CovarianceSums]) -> "_Sampling":
-        """Compute the intervals of the variances, and the RMSIP of both halves."""
+        """Compute the intervals of the variances, and the RMSIP of both halves of the run."""
         space = np.ascontiguousarray(self._p_components[:, : 2 * DRAWN])
 
         def variances(value: CovarianceSums) -> np.ndarray:
@@ -376,7 +376,7 @@ class PCA(AnalysisBase):
         return components[:, variance > max(ROUNDING * variance.sum(), of_positions)]
 
     def _fill(self) -> None:
-        """Set the requested number of components in the results."""
+        """Store the requested number of components, and their table, as results."""
         n = len(self._variance) if self._n_components is None else self._n_components
         with np.errstate(invalid="ignore"):
             fractions = np.cumsum(self._variance) / np.sum(self._variance)
@@ -643,7 +643,7 @@ def cosine_contents(projection: np.ndarray, left_out: np.ndarray) -> np.ndarray:
 
 @dataclass
 class _Sampling:
-    """Intervals of variances and of cumulative fractions, RMSIP of halves, and cosine contents."""
+    """Results of `PCA` with `errors`: 95 % intervals, RMSIP of both halves, and cosine contents."""
 
     of_variance: np.ndarray
     of_fraction: np.ndarray
@@ -652,7 +652,7 @@ class _Sampling:
     cosine_content: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     def arrays(self, n: int) -> dict[str, np.ndarray]:
-        """Return the results for the first n components."""
+        """Return the results by name; those of single components for the first n components."""
         return {
             "variance_interval": self.of_variance[:n],
             "cumulated_variance_interval": self.of_fraction[:n],
@@ -707,7 +707,7 @@ class _Projection(AnalysisBase):
         return CoreRows("projection", *self._arguments)
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the projection."""
+        """Store the projection of all frames as a result."""
         self.results.projection = value
 
 

@@ -24,9 +24,9 @@ from paceline.contract.system_interface import Atoms
 
 #: Value of the bond correlation at which the default fit range ends.
 FIT_END = float(np.exp(-2))
-#: Range of the correlation in figures, as a multiple of the fit range.
+#: Last separation in figures, as a multiple of the last separation of the fit.
 DRAWN = 4
-#: Minimum number of separations in the fit.
+#: Minimum number of separations in the default fit range.
 LEAST_FIT = 3
 #: Fit range of the exponent, as fractions of the number of bonds of the longest chain. Chains are
 #: stiff at shorter separations, and longer separations have few pairs.
@@ -36,7 +36,7 @@ STRAIGHT = 1e5
 
 
 class InternalSums(NamedTuple):
-    """Sums over frames for each sample, which is a group of chains or a time block.
+    """Sums over frames for each sample of the jackknife: a group of chains, or a time block.
 
     The fields are: number of frames, shape (n_samples,); lengths of bonds (Å), shape (n_samples,);
     bond correlations for separations from 0, shape (n_samples, n_bonds); squared distances (Å²) for
@@ -52,17 +52,17 @@ class InternalSums(NamedTuple):
 
 
 class _Internal(Reduction[InternalSums]):
-    """Worker part: sums of bond correlations and of internal distances.
+    """Worker part that sums bond correlations and internal distances.
 
-    If `starts` is set, samples are time blocks that begin at these frame numbers; otherwise
-    samples are groups of chains.
+    If `starts` is set, there is one sum for each time block that begins at one of these frame
+    numbers; otherwise there is one sum for each group of chains.
     """
 
     def __init__(self, sizes: np.ndarray, starts: np.ndarray | None):
         self._sizes, self._starts = sizes, starts
 
     def compute(self, block: Block) -> InternalSums:
-        """Sum over the frames of a block."""
+        """Sum over the frames that are decoded together in a block."""
         numbers = samples_of_chains(len(self._sizes))
         n_samples = numbers[-1] + 1 if self._starts is None else len(self._starts)
         n_bonds = self._sizes.max() - 1
@@ -273,16 +273,16 @@ class PersistenceLength(ChainAnalysis):
 
     @property
     def _by_time(self) -> bool:
-        """True if samples are time blocks, not groups of chains."""
+        """True if the jackknife leaves out time blocks, not groups of chains."""
         return len(self._chains.sizes) < FEWEST
 
     @property
     def needs_all_frames(self) -> bool:  # type: ignore[override]
-        """True if errors come from parts of the run, which depend on its number of frames."""
+        """True if intervals use time blocks, which depend on the number of frames of the run."""
         return self._by_time
 
     def prepare(self) -> _Internal:
-        """Choose the samples for statistical errors, and make the worker part."""
+        """Choose time blocks or groups of chains for the intervals, and make the worker part."""
         starts = None
         if self._by_time:
             blocks = np.array_split(np.sort(self.frames), min(FEWEST, len(self.frames)))
@@ -290,7 +290,7 @@ class PersistenceLength(ChainAnalysis):
         return _Internal(self._chains.sizes, starts)
 
     def finish(self, value: InternalSums) -> None:
-        """Divide sums by the numbers of pairs, and fit."""
+        """Divide sums by numbers of pairs, and fit the persistence length and the exponent."""
         value = InternalSums(*value)
         pairs = self._pairs(len(value.frames)) * value.frames[:, None]
         sums = np.stack([value.bonds, value.squares])
@@ -339,8 +339,8 @@ class PersistenceLength(ChainAnalysis):
     def _pairs(self, n_samples: int) -> np.ndarray:
         """Count pairs of bonds in a frame at each separation: shape (n_samples, n_bonds).
 
-        The number of pairs of atoms at a separation of n + 1 bonds is the same as the number of
-        pairs of bonds at a separation of n.
+        A sample is a time block or a group of chains. The number of pairs of atoms at a separation
+        of n + 1 bonds is the same as the number of pairs of bonds at a separation of n.
         """
         bonds = self._chains.sizes[:, None] - 1 - np.arange(self._n_bonds)
         bonds = np.maximum(bonds, 0)
@@ -351,7 +351,7 @@ class PersistenceLength(ChainAnalysis):
         return found
 
     def _tabulate(self) -> None:
-        """Set the table of the correlation."""
+        """Add the table of the bond correlation to the results."""
         results = self.results
         first, last = results.fit_range
         samples = "blocks of time" if self._by_time else "chains"
@@ -426,7 +426,7 @@ def _means(sums: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 
 
 def _with_interval(value: float, interval: float, unit: str, samples: str) -> str:
-    """Format a number with its 95 % interval, if there is one."""
+    """Format a number with its 95 % interval; state if it is infinite or has no interval."""
     end = f" {unit}" if unit else ""
     if np.isinf(value):
         return "infinite: the chains are straight"
@@ -436,7 +436,7 @@ def _with_interval(value: float, interval: float, unit: str, samples: str) -> st
 
 
 def _range_of(correlation: np.ndarray) -> tuple[int, int]:
-    """Choose the separations of the fit, up to a correlation of 1/e²."""
+    """Choose the first and the last separation of the fit, up to a correlation of 1/e²."""
     ends = np.flatnonzero(correlation <= FIT_END)
     last = int(ends[0]) - 1 if len(ends) else len(correlation) - 1
     return 0, min(max(last, LEAST_FIT - 1), len(correlation) - 1)
@@ -464,7 +464,7 @@ def _fit(lb: float, correlation: np.ndarray, first: int, last: int) -> float:
 
 
 def _slope_range(n_bonds: int) -> tuple[int, int]:
-    """Choose the first and the last separation (in bonds) for the slope, which always differ."""
+    """Choose the first and the last separation (in bonds) for the slope; the two always differ."""
     first, last = (int(part * n_bonds) for part in SLOPE_RANGE)
     first = max(first, 1)
     return first, min(max(last, first + 2), n_bonds)

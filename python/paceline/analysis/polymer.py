@@ -30,7 +30,7 @@ from paceline.transform.selections_and_weights import known_weights
 
 #: Maximum number of chains for which a table has columns for each chain.
 MOST_COLUMNS = 20
-#: Number of bins of the histogram.
+#: Maximum number of bins of the histogram of end-to-end distances.
 N_BINS = 50
 #: Maximum number of end-to-end vectors (chains times frames) that are correlated at a time.
 CORRELATED = 2**22
@@ -174,7 +174,7 @@ class Polymer(ChainAnalysis):
     def _columns(
         self, vectors: np.ndarray, distance: np.ndarray, rg: np.ndarray
     ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-        """Return the columns of the table of time series, and the drawn columns."""
+        """Return the columns of the table of time series, and the legends of those in the figure."""
         if len(rg.T) == 1:
             ends = "end-to-end distance (Å)"
             columns = {ends: distance[:, 0], "Rg (Å)": rg[:, 0]}
@@ -262,7 +262,10 @@ class Polymer(ChainAnalysis):
         return delta_t, _normalise(samples.sum(axis=0)), self._interval(samples)
 
     def _correlate(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return lag times, and correlations of groups of chains: shape (n_samples, n_frames)."""
+        """Return lag times, and summed correlations of each group of chains.
+
+        Lag times have the shape (n_frames,), and correlations (n_groups, n_frames).
+        """
         check_order(self)
         delta_t, gaps = check_times(self)
         vectors = self.results.end_to_end_vectors
@@ -278,7 +281,10 @@ class Polymer(ChainAnalysis):
         return delta_t, found
 
     def _interval(self, samples: np.ndarray) -> np.ndarray:
-        """Half the width of the 95 % interval of the autocorrelation, between chains."""
+        """Half the width of the 95 % interval of the autocorrelation; NaN for few chains.
+
+        `samples` are the summed correlations of each group of chains.
+        """
         if len(samples) < FEWEST:
             return np.full(samples.shape[1], np.nan)
         without = samples.sum(axis=0) - samples
@@ -328,7 +334,7 @@ def _normalise(values: np.ndarray) -> np.ndarray:
 
 
 class _Ends(PerFrame):
-    """Worker part: six values for each chain, Å.
+    """Worker part that computes six values for each chain, Å.
 
     The values are: end-to-end vector, radius of gyration, and the largest and the mean distance
     between adjacent atoms.
@@ -345,8 +351,8 @@ class _Ends(PerFrame):
         positions, columns = block.raw
         lasts = np.cumsum(self._sizes) - 1
         firsts = lasts - self._sizes + 1
-        # After the last atom of a chain, `steps` contains the distance to the next chain: set it
-        # to 0.
+        # `steps` contains the distance from each atom to the next. Set the distance from the last
+        # atom of a chain, which is that to the next chain, to 0.
         is_last = np.isin(np.arange(self._sizes.sum()), lasts)
         found = np.empty((len(block), len(self._sizes), 6))
         for row in range(len(block)):

@@ -223,7 +223,7 @@ class InterRDF(AnalysisBase):
         errors: bool = False,
     ):
         super().__init__(g1.universe if updates_itself(g1) else g1, verbose=verbose)
-        # `UpdatingAtomGroup.atoms` would be a fixed group of the present frame's atoms.
+        # `UpdatingAtomGroup.atoms` is a fixed group, with the atoms selected in the current frame.
         self.g1, self.g2 = (one if updates_itself(one) else one.atoms for one in (g1, g2))
         if self.g1.universe is not self.g2.universe:
             raise UnsupportedError("InterRDF: g1 and g2 must belong to the same Universe")
@@ -306,7 +306,7 @@ class InterRDF(AnalysisBase):
         }
 
     def check_atoms(self) -> None:
-        """Raise `MissingDataError` if the norm needs a cell, but the present frame has none."""
+        """Raise `MissingDataError` if the norm needs a cell, but the current frame has none."""
         trajectory = self.g1.universe.trajectory
         if self.norm == "rdf" and not cell_of(trajectory)[:, :6].any():
             raise MissingDataError(
@@ -348,7 +348,7 @@ class InterRDF(AnalysisBase):
         )
 
     def finish(self, value: RdfCounts | WithParts[RdfCounts]) -> None:
-        """Divide the counts by the norm."""
+        """Divide the counts by the norm, and store the functions as results."""
         edges = self._edges
         parts = None
         if not isinstance(value, RdfCounts):
@@ -425,7 +425,10 @@ class InterRDF(AnalysisBase):
         return norms
 
     def _find_labels(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Label the atoms of both groups if pairs with equal labels are excluded."""
+        """Label the sites (atoms or compounds) of both groups: pairs with equal labels are excluded.
+
+        None if no pairs are excluded.
+        """
         if self.exclude_same is not None:
             if self.exclusion_block is not None:
                 raise ValueError("exclude_same and exclusion_block cannot be used together")
@@ -721,7 +724,7 @@ class InterRDF_s(AnalysisBase):
         )
 
     def finish(self, value: SiteCounts | WithParts[SiteCounts]) -> None:
-        """Set the functions of all pairs of atoms."""
+        """Store the functions of all pairs of atoms as results."""
         value, parts = value if len(value) == 2 else (value, None)
         volume, found, width = value
         edges = self._edges
@@ -754,7 +757,7 @@ class InterRDF_s(AnalysisBase):
         return np.concatenate([one.ravel() for one in functions])
 
     def _functions(self, value: SiteCounts) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Split the counts by pairs of groups, and divide them by the norm."""
+        """Return the counts of each pair of groups, and these counts divided by the norm."""
         volume, found, _ = value
         edges, n_frames = self._edges, found.n_frames
         norms = np.full(self.nbins, float(n_frames))
@@ -844,7 +847,10 @@ class InterRDF_s(AnalysisBase):
 
 
 def _running(count: np.ndarray, n_centers: int) -> np.ndarray:
-    """Number of atoms of `g2` around an atom of `g1`, up to the end of each bin."""
+    """Mean number of atoms of `g2` around an atom of `g1`, up to the end of each bin.
+
+    `n_centers` is the number of atoms of `g1`, summed over frames. NaN if it is 0.
+    """
     return np.cumsum(count) / n_centers if n_centers else np.full(len(count), math.nan)
 
 
@@ -865,7 +871,11 @@ def _edges(nbins: int, range: Sequence[float]) -> np.ndarray:
 
 
 def _missing_pairs(analysis: AnalysisBase, edges: np.ndarray, width: float) -> str | None:
-    """Return a warning if the range exceeds half of `width`, the smallest height of a cell, Å."""
+    """Return a warning if pairs in the range are farther apart than half the cell; otherwise None.
+
+    `width` is the smallest height of a cell, Å. The center of the last bin counts as the end of the
+    range.
+    """
     what = f"range=({edges[0]:g}, {edges[-1]:g})"
     return beyond_half_the_cell(analysis.name, what, (edges[-2] + edges[-1]) / 2, width)
 

@@ -28,7 +28,7 @@ from paceline.trajectory.open import files_named
 #: Columns of a catalogue that have a meaning; all other columns are copied to the results.
 TRAJECTORIES, DATASET = ("trajectory", "trajectories"), "dataset"
 KNOWN = ("id", "replica", "group", "topology", *TRAJECTORIES, DATASET)
-#: Separator of several trajectories in a cell of text.
+#: Separator of the paths of several trajectories in one cell of a text table.
 SEPARATOR = ";"
 #: Usual separators of cells in tables.
 DELIMITERS = (";", "\t", ",", "|")
@@ -73,19 +73,19 @@ class SurveyEntry:
 
 @dataclass(frozen=True)
 class SurveyCatalogue:
-    """Entries in order, and the folder to which their paths are relative."""
+    """Trajectories of a survey, in order, and the folder to which their paths are relative."""
 
     folder: str
     entries: Sequence[SurveyEntry]
 
     @property
     def columns(self) -> list[str]:
-        """Names of the further columns, in order."""
+        """Titles of the columns that are copied to the results, in order."""
         return list(dict.fromkeys(chain.from_iterable(one.columns for one in self.entries)))
 
     @property
     def digest(self) -> str:
-        """Digest of all entries."""
+        """SHA-256 digest of all entries, as hexadecimal digits."""
         sha = hashlib.sha256()
         for one in self.entries:
             sha.update(f"{json.dumps([*vars(one).values()], default=str)}\n".encode())
@@ -132,7 +132,10 @@ def read_catalogue(
 
 
 def _check_keys(name: str, entries: Sequence[SurveyEntry]) -> None:
-    """Raise `UnsupportedError` if two entries have the same id and replica."""
+    """Raise `UnsupportedError` if two entries have the same id and replica.
+
+    The error is also raised for paths with separators or unprintable characters.
+    """
     known: dict[tuple[str, str], int] = {}
     for number, entry in enumerate(entries, start=1):
         for path in (entry.topology, *entry.trajectories):
@@ -225,7 +228,10 @@ def _numbers(cells: Sequence[str]) -> JsonArray:
 
 
 def type_of_numbers(values: Sequence[float]) -> str:
-    """Return the type of a column of numbers: text if another type would change whole numbers."""
+    """Return the type of a column of numbers: "int64", "double" or "string".
+
+    It is "string" if the other types would change whole numbers.
+    """
     whole = [one for one in values if isinstance(one, int)]
     if len(whole) == len(values):
         return "int64" if all(-(2**63) <= one < 2**63 for one in whole) else "string"
@@ -248,7 +254,7 @@ def _toml_rows(name: str) -> list[JsonObject]:
 
 
 def _entry(name: str, number: int, row: object) -> SurveyEntry:
-    """Check one row of a catalogue."""
+    """Check one row of a catalogue, and convert it to an entry."""
     where = f"{name}: row {number}"
     if not isinstance(row, dict):
         raise UnsupportedError(f"{where}: expected columns by name, found {row!r}")
@@ -363,7 +369,11 @@ def _regular_expression(pattern: str) -> str:
 
 
 def topology_beside(root: str, trajectory: str) -> str:
-    """Return the topology in the folder of a trajectory, or in the nearest folder above it."""
+    """Return the topology in the folder of a trajectory, or in the nearest folder above it.
+
+    Paths are relative to `root`. Raises `UnsupportedError` if a folder contains several topologies,
+    or if there is none up to `root`.
+    """
     if is_address(root):
         raise UnsupportedError(
             f"{root}: set the topology's pattern (--topology), such as '{{id}}/topology.pdb'"
@@ -402,7 +412,7 @@ def _mdcath_entries(source: str) -> SurveyCatalogue:
         except (PacelineError, OSError) as error:
             errors.append(error)
             found = []
-        # A file without trajectories is one entry, which fails with the reason.
+        # A file without trajectories becomes one entry. Opening it fails, which reports the reason.
         lacking = SurveyEntry(name, f"{name}{mdcath.SEPARATOR}/{mdcath.ATOMS}", (name,))
         entries += _mdcath_file(found, name) or [lacking]
     if names and len(errors) == len(names):
@@ -411,7 +421,7 @@ def _mdcath_entries(source: str) -> SurveyCatalogue:
 
 
 def _mdcath_file(found: Sequence[mdcath.DomainTrajectory], name: str) -> list[SurveyEntry]:
-    """Make the entries of the trajectories in a file."""
+    """Make the entries of the trajectories that were `found` in the mdCATH file `name`."""
     return [
         SurveyEntry(
             id=f"{one.domain}.{one.temperature}",

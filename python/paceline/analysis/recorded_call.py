@@ -52,7 +52,7 @@ MOST_KEPT = 10_000
 KINDS = ("<i1", "<i2", "<i4", "<i8")
 #: Maximum number of indices of a group that is read back.
 MOST_INDICES = 10**8
-#: Package of the analyses whose calls are repeated.
+#: Package of the analyses whose calls are recorded and repeated.
 PACKAGE = "paceline.analysis."
 #: Package of the transformations that are recorded.
 STEPS_PACKAGE = "paceline.transform."
@@ -61,12 +61,12 @@ NOT_OF_FRAMES = ("cache", "cache_size", "comm", "tee")
 
 
 class Call(NamedTuple):
-    """Call that made an analysis: its class and arguments."""
+    """Call that created an analysis object: the class and its arguments."""
 
     kind: type
     args: tuple[object, ...]
     options: Mapping[str, object]
-    #: Frame at which each system was when the analysis was made, by the id of the system.
+    #: Current frame of each system when the analysis was created, by the `id()` of the system.
     shown: Mapping[int, int]
 
 
@@ -88,7 +88,7 @@ class _Recorder:
         self._frames = shown
 
     def call(self, call: Call, frames: np.ndarray, context: RunContext) -> JsonObject:
-        """Convert the call that made an analysis, and the frames and options of its run."""
+        """Convert the call that created an analysis, and the frames and options of its run."""
         kind, args, options = call.kind, call.args, call.options
         if not (kind.__module__.startswith(PACKAGE) and (args or options)):
             raise UnsupportedError(f"{kind.__name__} is a class of the script")
@@ -187,7 +187,7 @@ class _Recorder:
 
 
 def _short(given: object) -> str:
-    """Name a value that cannot be recorded."""
+    """Return the name of a function, or the type of another value that cannot be recorded."""
     name = attribute_of(given, "__qualname__")
     return f"the function {name}" if callable(given) and name else f"a {type(given).__name__}"
 

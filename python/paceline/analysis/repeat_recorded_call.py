@@ -37,9 +37,10 @@ MOST_OF_A_VALUE = 1024
 
 
 class RepeatedCall:
-    """Call of a script that a result file records; `locate` finds a file by its recorded name.
+    """Call of a script that is recorded among the `facts` of a result file.
 
-    Raises `UnsupportedError` for a line that does not describe a call.
+    `locate` returns the path of a file by its recorded name. Raises `UnsupportedError` for a line
+    that does not describe a call.
     """
 
     def __init__(self, facts: Mapping[str, str], locate: Callable[[str], str]):
@@ -65,7 +66,7 @@ class RepeatedCall:
 
     @property
     def files(self) -> list[str]:
-        """Names of the files of all systems, as in the script."""
+        """Names of the files of all systems, as the script named them."""
         try:
             return [f"{name}" for one in self._call["systems"] for name in one["files"]]
         except (KeyError, TypeError) as error:
@@ -101,7 +102,7 @@ class RepeatedCall:
         return made.results if self._further is None else further_results(made)[self._further]
 
     def _open(self, described: JsonObject) -> System:
-        from paceline.universe import Universe  # imports MDAnalysis
+        from paceline.universe import Universe  # imported here, because it imports MDAnalysis
 
         names = [name if is_address(name) else self._locate(name) for name in described["files"]]
         given = described.get("options", {})
@@ -148,7 +149,7 @@ class RepeatedCall:
 
 
 def _class_of(name: str) -> type[AnalysisBase]:
-    """Find a class of paceline's analyses."""
+    """Find a class of paceline's analyses; `name` is, for example, "rms.RMSD"."""
     module, _, words = name.rpartition(".")
     if not all(part.isidentifier() for part in module.split(".")):
         raise ValueError(name)

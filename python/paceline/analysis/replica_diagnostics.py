@@ -12,10 +12,9 @@ from paceline.analysis.uncertainty import LEAST_VALUES
 
 
 def rank_normalised_r_hat(series: Sequence[np.ndarray]) -> float:
-    """Return the larger R̂ of two: of the values, and of their distances from the median.
+    """Return the larger of two R̂: that of the values, and that of their distances from the median.
 
-    Both are computed from ranks. NaN if it is unknown, because replicas are too short, or all
-    values are equal.
+    Both are computed from ranks. NaN if replicas are too short, or if all values are equal.
 
     Examples
     --------
@@ -33,7 +32,10 @@ def rank_normalised_r_hat(series: Sequence[np.ndarray]) -> float:
 
 
 def differ_as_a_whole(series: Sequence[np.ndarray], most: float) -> bool:
-    """True if R̂ of the undivided replicas exceeds `most`, so that not only their halves differ."""
+    """True if R̂ of the undivided replicas exceeds `most`.
+
+    In this case whole replicas differ, and not only the halves of a replica.
+    """
     n = min(map(len, series))
     return _r_hat(_normalised(np.array([one[len(one) - n :] for one in series]))) > most
 
@@ -56,7 +58,7 @@ def effective_size(series: Sequence[np.ndarray]) -> float:
 def tail_effective_size(series: Sequence[np.ndarray]) -> float:
     """Return the tail effective sample size: the smaller of those of the 5 % and 95 % quantiles.
 
-    NaN if it is unknown, because replicas are too short, or too few values differ.
+    NaN if replicas are too short, or if too few values differ.
 
     Examples
     --------

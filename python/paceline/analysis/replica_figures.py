@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-#: Height of a panel, inches.
+#: Height of one panel in figures of series and of profiles, inches.
 PANEL = 1.5
 #: Height of the space around all panels, inches.
 AROUND = 0.7
-#: Height of a row in a map with names, inches.
+#: Height of a row in the figure of the most frequent items, inches.
 HEIGHT = 0.13
 
 
@@ -59,7 +59,7 @@ class Profile:
     keys : dict of str to numpy.ndarray, shape (n_rows,)
         Columns that identify a row; the first one contains the x values.
     chains : numpy.ndarray of int64, shape (n_rows,)
-        Number of the chain of each row; lines are interrupted between chains.
+        Number of the chain of each row, from 0; lines are interrupted between chains.
     values : dict of str to dict of str to numpy.ndarray, shape (n_replicas, n_rows)
         Values by title and group; NaN if a replica lacks a row.
     label : str
@@ -77,8 +77,8 @@ class Profile:
     def means(self, title: str) -> dict[str, ReplicaMean]:
         """Return the mean of each group, shape (n_rows,); NaN in rows that a replica lacks.
 
-        Otherwise, the mean would jump at the row where the values of one replica end, such as its
-        longest lag. Replicas without any value are ignored.
+        A mean of the other replicas would jump at the row where the values of one replica end, such
+        as its longest lag. Replicas without any value are ignored.
         """
         means = {}
         for group, values in self.values[title].items():
@@ -117,7 +117,7 @@ class Profile:
 
 
 def differences(means: Mapping[str, ReplicaMean]) -> dict[str, GroupDifference]:
-    """Return the differences of groups from the first group, by "SECOND - FIRST"."""
+    """Return the difference of each other group from the first group, by "OTHER - FIRST"."""
     first, *others = means
     return {
         f"{other} - {first}": difference_of_groups(means[first], means[other]) for other in others
@@ -254,7 +254,7 @@ def _panels(
     width_ratios: Sequence[float] | None = None,
     sharex: bool = False,
 ) -> "tuple[Figure, np.ndarray]":
-    """Make a figure with panels, one above the other."""
+    """Make a figure with `n_panels` rows of panels; also return its axes, shape (n_panels, ncols)."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, PANEL * n_panels + AROUND), layout="constrained")
@@ -408,7 +408,10 @@ def draw_maps(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure | 
 
 
 def draw_frequent(replicas: Mapping[str, Table], width: float) -> "Figure | None":
-    """Draw the fractions of frames of the most frequent items for each replica."""
+    """Draw a map of the most frequent items, such as hydrogen bonds, and of replicas.
+
+    Colours are the fractions of frames. None if there are no items.
+    """
     from matplotlib.figure import Figure
 
     first = next(iter(replicas.values()))
@@ -437,7 +440,7 @@ def draw_frequent(replicas: Mapping[str, Table], width: float) -> "Figure | None
 
 
 def line_ends(chains: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Find rows where lines are interrupted: between chains, and at missing residues."""
+    """Find the rows before which lines are interrupted: between chains, and at missing residues."""
     return np.flatnonzero((np.diff(chains) != 0) | find_gaps(x.astype(float))) + 1
 
 

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 #: Width of figures, inches.
 WIDTH = 5.2
-#: Maximum number of residues that one sentence names.
+#: Maximum number of residues, or of series, that one sentence names.
 REMARKED = 12
 #: Words in the titles of means and differences over equilibrated frames.
 EQUILIBRATED = "equilibrated"
@@ -103,11 +103,11 @@ class ShownReplicas(Protocol):
 
     @property
     def damaged(self) -> list[tuple[int, str]]:
-        """Frames that were left out: number and reason of each."""
+        """Number of each frame that was left out, and the reason."""
 
     @property
     def means(self) -> dict[str, dict[str, dict[str, ReplicaMean]]]:
-        """Means by analysis, series and group."""
+        """Means of series by name of the analysis, title of the series, and group."""
 
     def verdicts(self, name: str) -> Mapping[str, Mapping[str, SeriesVerdict]]:
         """Return verdicts on series by title and group."""
@@ -116,7 +116,7 @@ class ShownReplicas(Protocol):
         """Return means over the equilibrated frames of each replica, by title and group."""
 
     def equilibrated_differences(self, name: str) -> dict[str, dict[str, GroupDifference]]:
-        """Return differences of these means, by title and "SECOND - FIRST"."""
+        """Return differences of `equilibrated_means`, by title and "OTHER - FIRST"."""
 
     def tables(self, name: str) -> dict[str, list[Table | None]]:
         """Return the tables of replicas by group."""
@@ -127,10 +127,10 @@ class ShownReplicas(Protocol):
     def figures(
         self, name: str, width: float = ..., *, options: FigureOptions | None = ...
     ) -> "dict[str, Figure]":
-        """Draw figures, by the endings of their filenames."""
+        """Draw the figures of an analysis; return them by the endings of their filenames."""
 
     def remarks(self, name: str) -> list[str]:
-        """Return sentences on results that cannot be compared."""
+        """Return sentences on results that cannot be compared, or are not converged."""
 
 
 def page_of_replicas(
@@ -315,7 +315,7 @@ def _title_of_group(replicas: ShownReplicas, title: str, group: str) -> str:
 
 
 def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator[tuple[str, str]]:
-    """Yield lines that describe means of groups, and their differences, for some series."""
+    """Yield lines on the means of groups, and their differences, for the first `most` series."""
     for title, means in list(_answering(replicas, name, replicas.means[name]).items())[:most]:
         later = _later_means(replicas, name, title)
         for group, mean in means.items():
@@ -341,8 +341,8 @@ def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator
 def _later_means(replicas: ShownReplicas, name: str, title: str) -> dict[str, ReplicaMean]:
     """Return means over equilibrated frames, for groups where they differ from those of all frames.
 
-    A mean is NaN if a replica of the group drifts. Groups whose mean is unknown for another reason
-    are left out.
+    A mean is NaN if a replica of the group drifts. A group whose mean is NaN for another reason is
+    left out.
     """
     means, verdicts = replicas.means[name][title], replicas.verdicts(name).get(title, {})
     return {
