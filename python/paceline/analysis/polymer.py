@@ -174,7 +174,7 @@ class Polymer(ChainAnalysis):
     def _columns(
         self, vectors: np.ndarray, distance: np.ndarray, rg: np.ndarray
     ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-        """Return the columns of the table of time series, and the legends of those in the figure."""
+        """Return the columns of the table of time series, and the legends of the drawn columns."""
         if len(rg.T) == 1:
             ends = "end-to-end distance (Å)"
             columns = {ends: distance[:, 0], "Rg (Å)": rg[:, 0]}

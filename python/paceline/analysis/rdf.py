@@ -425,9 +425,9 @@ class InterRDF(AnalysisBase):
         return norms
 
     def _find_labels(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Label the sites (atoms or compounds) of both groups: pairs with equal labels are excluded.
+        """Label the atoms or compounds of both groups; pairs with equal labels are excluded.
 
-        None if no pairs are excluded.
+        Returns None if no pairs are excluded.
         """
         if self.exclude_same is not None:
             if self.exclusion_block is not None:

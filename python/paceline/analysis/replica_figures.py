@@ -254,7 +254,10 @@ def _panels(
     width_ratios: Sequence[float] | None = None,
     sharex: bool = False,
 ) -> "tuple[Figure, np.ndarray]":
-    """Make a figure with `n_panels` rows of panels; also return its axes, shape (n_panels, ncols)."""
+    """Make a figure with `n_panels` rows of panels; return figure and axes.
+
+    The axes have the shape (n_panels, ncols).
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, PANEL * n_panels + AROUND), layout="constrained")

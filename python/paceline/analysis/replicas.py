@@ -76,7 +76,7 @@ OF_FILES = {
     "trajectory": "",
     "fingerprint": "fingerprint of ",
 }
-#: Mean and difference of series without verdicts.
+#: Mean and difference for series that have none over equilibrated frames.
 NO_MEAN = mean_of_replicas([np.nan])
 NO_DIFFERENCE = difference_of_groups(NO_MEAN, NO_MEAN)
 #: Columns of the `TABLES`; numbers have the unit in the title of the series.
@@ -172,7 +172,7 @@ class Replicas:
         Raises
         ------
         UnsupportedError
-            The file is not TOML, or has no groups.
+            The file is not TOML, has no groups, or contains energies.
         """
         from paceline.analysis.battery import Battery
         from paceline.analysis.battery_definitions import read_battery_file
@@ -257,7 +257,7 @@ class Replicas:
         ------
         UnsupportedError
             A trajectory is a copy of a trajectory of another group. Or, if `equilibrated`, a series
-            of a replica drifts.
+            of a replica drifts, or there is a checkpoint.
         """
         if equilibrated and options.get("checkpoint") is not None:
             raise UnsupportedError("equilibrated: two runs follow each other, without a checkpoint")
@@ -306,7 +306,10 @@ class Replicas:
         return found
 
     def _leave_out(self, copies: Mapping[str, tuple[str, Match]]) -> None:
-        """Leave out replicas that are copies; `copies` maps each name to that of the original."""
+        """Leave out replicas that are copies, and issue a warning for each.
+
+        `copies` contains, for the name of a copy, the name of the original and how they match.
+        """
         named = self._named
         for name, known in copies.items():
             (group, k), _ = named[name]
@@ -317,7 +320,7 @@ class Replicas:
                 warn(self._notes[-1])
 
     def _equilibrated_frames(self) -> dict[int, np.ndarray]:
-        """Return the equilibrated frames by id of the trajectory; empty if all are equilibrated."""
+        """Return the equilibrated frames by `id()` of the trajectory; empty if all frames are."""
         found: dict[int, tuple[np.ndarray, str, str]] = {}
         every = {}
         for name, ((group, _), battery) in self._named.items():
@@ -344,7 +347,7 @@ class Replicas:
 
     @property
     def damaged(self) -> list[tuple[int, str]]:
-        """Frames that the last run left out: number and reason of each, with the filename."""
+        """Number of each frame that the last run left out, and the reason with the filename."""
         return [frame for battery in self.batteries for frame in battery.damaged]
 
     @property
@@ -362,7 +365,7 @@ class Replicas:
 
     @property
     def differences(self) -> dict[str, dict[str, dict[str, GroupDifference]]]:
-        """Differences from the first group, by analysis, title, and "SECOND - FIRST"."""
+        """Differences from the first group, by analysis, title of a series, and "OTHER - FIRST"."""
         return {
             name: {title: differences(of_groups) for title, of_groups in of_series.items()}
             for name, of_series in self.means.items()
@@ -429,7 +432,7 @@ class Replicas:
         Returns
         -------
         dict of str to dict of str to GroupDifference
-            Differences of `equilibrated_means` by title and "SECOND - FIRST".
+            Differences of `equilibrated_means` by title and "OTHER - FIRST".
         """
         return {title: differences(of) for title, of in self.equilibrated_means(name).items()}
 
@@ -572,7 +575,7 @@ class Replicas:
         Returns
         -------
         list of str
-            Filenames of the tables of means and differences.
+            Filenames of the tables that cover all analyses, such as means.csv.
 
         Raises
         ------
@@ -732,7 +735,10 @@ class Replicas:
         return found
 
     def _summaries(self) -> tuple[Table | None, Table | None, Table | None]:
-        """Make tables of means of replicas, means of groups, and differences between groups."""
+        """Make tables of means of replicas, means of groups, and differences between groups.
+
+        A table without rows is None.
+        """
         of_replicas: list[Sequence[object]] = []
         of_groups: list[Sequence[object]] = []
         beside: list[Sequence[object]] = []
@@ -765,7 +771,10 @@ class Replicas:
         )
 
     def _provenance(self, name: str = "") -> dict[str, Any]:
-        """Return the files of all replicas, the versions of software, and a name of an analysis."""
+        """Return the provenance of a table of all replicas: files, versions, warnings, command.
+
+        `name` is the name of the analysis; it is empty for tables of several analyses.
+        """
         facts: dict[str, object] = {**software()}
         if name:
             facts["analysis"] = name
@@ -783,7 +792,10 @@ class Replicas:
 
 
 def _tables_of(analyses: Mapping[str, Any], n_replicas: int = 1) -> dict[str, Table | None]:
-    """Return the table of each analysis of a replica; `n_series` counts those of all replicas."""
+    """Return the table of each analysis of a replica.
+
+    The field `n_series` of each table then counts the series of all `n_replicas` replicas.
+    """
     tables = {name: one.results.table for name, one in analyses.items()}
     return {
         name: one and replace(one, n_series=one.n_series * n_replicas)
@@ -792,7 +804,7 @@ def _tables_of(analyses: Mapping[str, Any], n_replicas: int = 1) -> dict[str, Ta
 
 
 def _summary(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> Table | None:
-    """Make a table from rows; return None if there are none."""
+    """Make a table with these `titles` from rows; return None if there are no rows."""
     if not rows:
         return None
     columns = dict(zip(titles, map(np.array, zip(*rows, strict=True)), strict=True))

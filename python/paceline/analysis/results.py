@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from paceline.analysis.values_on_structure import StructureValues
     from paceline.performance.html_elements import Html
 
-#: Maximum number of means that a notebook shows, and of rows of the table, half as many.
+#: Maximum number of means that a notebook shows. It shows at most half as many rows of the table.
 SHOWN = 10
 #: Number of table rows that are formatted at a time.
 ROWS = 2**16
@@ -107,7 +107,7 @@ class Results(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            if not name.startswith("_"):  # names that Python itself looks up
+            if not name.startswith("_"):  # Python itself looks up names that begin with "_"
                 self._check_run()
             raise AttributeError(f"these results have no {name!r}") from None
 
@@ -401,9 +401,10 @@ class Results(dict[str, Any]):
                 self.write_table(file, delimiter="," if _ending(path) == ".csv" else "\t")
 
     def _facts(self, arrays: Mapping[str, np.ndarray], **more: object) -> list[str]:
-        """Return lines about the run, the figure, and means.
+        """Return the lines of facts in a file: on the run, the figure, means, and the sampling.
 
-        `arrays` are the arrays in the file, to which the line about the figure refers.
+        `arrays` are the arrays in the file, to which the line about the figure refers. `more` is
+        added to this line.
         """
         results = {**self.findings, **{f"mean of {key}": mean for key, mean in self.means.items()}}
         verdicts = verdicts_with_angles(self.table) if self.table else {}
@@ -441,7 +442,7 @@ class Results(dict[str, Any]):
         ]
 
     def _xvg_titles(self) -> list[str]:
-        """Titles of the columns in a file for Grace."""
+        """Return the titles of the columns that are written to a file for Grace."""
         table = self.whole_table()
         axes = table.keys if len(table.keys) > 1 else [table.abscissa]
         return [*axes, *table.y]
@@ -504,7 +505,7 @@ class Results(dict[str, Any]):
         return pandas.DataFrame(dict(self.whole_table().columns))
 
     def plot(self, ax: "Axes | None" = None, **options: Any) -> "Axes":
-        """Draw the table.
+        """Draw the figure of the table.
 
         Parameters
         ----------
@@ -562,7 +563,7 @@ class Results(dict[str, Any]):
         )
 
     def options_of(self, options: FigureOptions) -> dict[str, Any]:
-        """Select the options that apply to the figure of this table."""
+        """Return the options that apply to the figure of this table, by name."""
         table = self.whole_table()
         abscissa = (table.drawn or table).abscissa
         return vars(options.for_abscissa(name_and_unit(abscissa)[1]))
@@ -570,7 +571,7 @@ class Results(dict[str, Any]):
     def save_figure(
         self, path: str | os.PathLike, *, overwrite: bool = False, **options: Any
     ) -> None:
-        """Draw the table into a file; the filename extension determines the format.
+        """Draw the figure of the table into a file; the filename extension determines the format.
 
         Parameters
         ----------
@@ -626,7 +627,9 @@ def _notebook_figure(table: Table) -> "Html":
 
 
 def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, np.ndarray]:
-    """Flatten nested results to arrays with names such as `x.mass_density`; skip Universes.
+    """Flatten nested results to arrays with names such as `x.mass_density`.
+
+    Universes and groups of atoms are left out.
 
     For a grid, the edges are included. Arrays in a list are numbered, such as `rdf.0`, unless they
     have equal shapes.
@@ -668,7 +671,10 @@ def shown_cell(value: object) -> str:
 
 
 def further_results(analysis: Any) -> dict[str, Results]:
-    """Return further tables of an analysis after a run, as results with its provenance."""
+    """Return the further tables of an analysis after a run, as `Results`, by name.
+
+    They have the provenance of the analysis.
+    """
     tables = analysis.further_tables().items()
     return {
         name: Results(table=table, provenance={**analysis.results.provenance, FURTHER: name})
@@ -688,7 +694,10 @@ def kind_of(value: object) -> str:
 
 
 def _names_and_units(titles: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Split titles of columns into name and unit, unless names would be equal."""
+    """Return name and unit for each title of a column.
+
+    If two names were equal, the name of the second is its whole title.
+    """
     found: dict[str, tuple[str, str]] = {}
     taken = set(titles)
     for title in titles:

@@ -234,7 +234,10 @@ class RMSD(AnalysisBase):
         }
 
     def prepare(self) -> PerFrame:
-        """Copy the reference positions, without changing the current frame of their trajectory."""
+        """Make the worker part with a copy of the reference positions.
+
+        This does not change the current frame of the reference's trajectory.
+        """
         groups = []
         for (_, fixed), weights in zip(self._pairs, self._weights, strict=True):
             # Transform the reference frame like all others if it belongs to the same trajectory.
@@ -249,7 +252,7 @@ class RMSD(AnalysisBase):
         return CoreRows("rmsd", groups, self.superposition)
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the RMSDs, after columns of frame numbers and times."""
+        """Store the RMSDs as results, after columns of frame numbers and times."""
         rmsd = np.column_stack([self.frames, self.times, value])
         legend = {"RMSD (Å)": describe_selection(self.select, self.atomgroup)}
         for k, selection in enumerate(self.groupselections, start=1):
@@ -407,7 +410,10 @@ class RMSF(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Indices of the atoms to superpose, if `align` selects other atoms, then of the atoms."""
+        """Indices of the atoms whose RMSF is computed.
+
+        If `align` is a selection, the indices of the atoms to superpose come first.
+        """
         if self._fitted is None or self.align is True:
             return self.atomgroup.indices
         return np.concatenate([self._fitted.indices, self.atomgroup.indices])
@@ -474,7 +480,7 @@ class RMSF(AnalysisBase):
 
 
 def _means_of_residues(atoms: Atoms, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Average values over the atoms of each residue; also return the numbers of atoms."""
+    """Average values over the atoms of each residue; return the means and the numbers of atoms."""
     _, rows, n_atoms = np.unique(atoms.resindices, return_inverse=True, return_counts=True)
     return np.bincount(rows, weights=values) / n_atoms, n_atoms
 
@@ -485,7 +491,7 @@ def table_of_rmsf(
     columns: Mapping[str, np.ndarray] | None = None,
     intervals: tuple[np.ndarray | None, np.ndarray | None] = (None, None),
 ) -> Table:
-    """Make a table of atoms, further columns and the RMSF, with a figure along residues.
+    """Make a table with the RMSF of each atom and further `columns`, and a figure along residues.
 
     `intervals` are half the widths of 95 % intervals, of atoms and of residues, Å.
     """

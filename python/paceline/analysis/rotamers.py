@@ -25,7 +25,7 @@ from paceline.performance.number_format import many
 SYMMETRIC = {"PHE": 2, "TYR": 2, "TYM": 2, "ASP": 2, "GLU": 3, "ARG": 5}
 #: Names of hydrogens of carboxyl groups; with such a hydrogen, the group is not symmetric.
 ACIDIC = {"HD1", "HD2", "HE1", "HE2"}
-#: Maximum number of residue names in a sentence.
+#: Maximum number of residue names in the sentence on residues without χ angles.
 FEW = 6
 
 
@@ -139,7 +139,7 @@ class Rotamers(ChiAngles):
         return self.ag1.universe.residues[self.ag1.resindices]
 
     def finish(self, value: np.ndarray) -> None:
-        """Count the states of each angle, and set the results."""
+        """Count the states of each angle, and store populations and histograms as results."""
         every, residues, resindices = self.atomgroup.residues, self._residues, self.ag1.resindices
         found = states_of(self, value, _are_symmetric(residues, self.chi))
         names = attribute_of(residues, "resnames")
@@ -173,7 +173,7 @@ class Rotamers(ChiAngles):
 
 
 def _are_symmetric(residues: Residues, chi: np.ndarray) -> np.ndarray:
-    """Mask of angles that rotation by 180° leaves equivalent."""
+    """Mask of the angles that are equivalent after rotation by 180°."""
     found = np.zeros(len(chi), bool)
     if not has_attribute(residues, "resnames"):
         warn("Rotamers: the topology has no residue names: no angle is treated as symmetric")

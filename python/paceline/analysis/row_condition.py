@@ -58,7 +58,7 @@ class _Token(NamedTuple):
 
 @dataclass(frozen=True)
 class _Operand:
-    """Values of a column, or a number; `name` appears in messages."""
+    """Side of a comparison: the values of a column, or a number; `name` appears in messages."""
 
     values: np.ndarray
     unit: str

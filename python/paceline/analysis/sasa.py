@@ -224,7 +224,7 @@ class SASA(AnalysisBase):
         return CoreRows("sasa", self.atom_radii, self.probe_radius, self.n_points, output, n_parts)
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the areas and their sum."""
+        """Store the areas and their sum as results."""
         is_group = self.compound == "group"
         total = value[:, 0] if is_group else value.sum(axis=1)
         profile, label = None, "SASA (Å²)"
@@ -261,10 +261,11 @@ class SASA(AnalysisBase):
 
 
 def _coarse_grained(atoms: Atoms) -> str | None:
-    """Return the label of the first residue that seems to be coarse-grained; None if few are.
+    """Return the label of the first residue that seems to be coarse-grained.
 
-    A residue counts as coarse-grained in two cases: no two of its atoms are as close as bonded
-    atoms in the present frame, or it belongs to a protein and has only one atom.
+    None if this is at most half of the checked residues. A residue counts as coarse-grained in two
+    cases: no two of its atoms are as close as bonded atoms in the current frame, or it belongs to a
+    protein and has only one atom.
     """
     from MDAnalysis.lib.distances import self_distance_array
 

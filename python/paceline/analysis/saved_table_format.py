@@ -25,7 +25,8 @@ from paceline.errors import UnsupportedError, warn
 FIGURE = "figure"
 #: Key of the line that names a further table of an analysis.
 FURTHER = "table"
-#: Keys of the first line: SHA-256 of all other lines; in .npz files, of arrays and other lines.
+#: Keys of the first line, which contains a SHA-256: in text files that of all other lines, in .npz
+#: files that of the arrays and all other lines.
 DIGESTS = LINES, ARRAYS = "sha256 of all other lines", "sha256 of arrays and other lines"
 #: Columns that identify frames, by which the rows of tables are joined.
 OF_FRAMES = ("frame", "time (ps)")
@@ -49,18 +50,18 @@ IN_ARRAYS = {"frames": OF_FRAMES[0], "times": OF_FRAMES[1], "steps": STEP}
 TRUTH = {"True": "1", "False": "0"}
 #: Maximum number of values that the line of a figure contains because the table lacks them.
 MOST_NUMBERS = 4000
-#: Maximum number of panels, one for each unit, for columns without a description.
+#: Maximum number of panels (one for each unit) if the file does not describe its figure.
 MOST_UNITS = 6
-#: Maximum number of equidistant numbers that are listed in JSON; more are written as a range.
+#: Maximum number of equidistant numbers that JSON lists one by one; more are written as a range.
 SHORT_ROW = 4
 #: Fields of `Table` that the line of a figure contains if they differ from their defaults.
 FIELDS = (
     *("points", "no_mean", "bars", "times_known", "right", "right_label", "colour", "turn"),
     *("reference", "bands", "keys", "notes", "logarithmic"),
 )
-#: Fields of `Image`, except its values, edges and parts.
+#: Fields of `Image` that are copied to the line of a figure: all except values, edges and parts.
 IMAGE_FIELDS = ("x_label", "y_label", "label", "note", "colours", "limits", "equal")
-#: Fields of a `States` that contains values, not states; without `numbers` and `parts`.
+#: Fields of a `States` object with values that are copied to the line of a figure.
 VALUE_FIELDS = ("label", "bar", "colours", "low")
 
 
@@ -343,7 +344,8 @@ class DigestedText(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Append text to the file, and to the digest."""
-        self._sha.update(text.encode("utf-8", "backslashreplace"))  # as in `new_file`
+        # Text must be encoded as `new_file` encodes it in the file.
+        self._sha.update(text.encode("utf-8", "backslashreplace"))
         return self._file.write(text)
 
     def __exit__(self, *error: object) -> None:
@@ -426,7 +428,11 @@ def describe(table: Table, arrays: Mapping[str, np.ndarray]) -> JsonObject | Non
 
 
 def _reference(title: str, values: np.ndarray, arrays: Mapping[str, object]) -> Any:
-    """Find a column among arrays, first by title; return a name, or a name and an index."""
+    """Find an array, or a column of an array, that equals the values of a column.
+
+    Returns its name, or its name and the index of the column; None if there is none. The array
+    `title` is compared first.
+    """
     for name in [title, *arrays]:
         there = np.asarray(arrays.get(name, ()))
         if there.ndim == 1 and _same(there, values):
@@ -455,7 +461,10 @@ def _titles_between(begin: str, end: str, titles: Iterable[str]) -> list[str]:
 
 
 def _with_gaps(values: np.ndarray, arrays: Mapping[str, object]) -> JsonObject | None:
-    """Find the column, or the means over residues, that equals `values` without its NaN rows."""
+    """Find the column, or the means over residues, that equals `values` without its NaN rows.
+
+    None if there is none.
+    """
     if values.dtype.kind != "f":
         return None
     gaps = np.flatnonzero(np.isnan(values))
@@ -561,7 +570,10 @@ def _describe_image(
 
 
 def _describe_states(states: States, arrays: Mapping[str, object]) -> JsonObject | None:
-    """Describe states by an array of letters or of one text per row, or values by their arrays."""
+    """Describe states by an array of letters, or of one text per row; None without such an array.
+
+    If `states` contains values, they are described as in `_describe_values`.
+    """
     numbers = states.numbers
     if len(states.parts) > MOST_NUMBERS:
         return None
@@ -631,7 +643,7 @@ def _letters(values: np.ndarray, n_parts: int) -> np.ndarray | None:
 def _grid(
     rule: JsonObject, image: JsonObject, arrays: Mapping[str, np.ndarray]
 ) -> np.ndarray | None:
-    """Put the values of a column on a grid, at the coordinates in its key columns.
+    """Arrange the values of a column on a grid, at the coordinates in the key columns.
 
     Returns None if a coordinate is not on the grid.
     """

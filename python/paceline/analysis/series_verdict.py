@@ -141,10 +141,12 @@ def assess_series(
 ) -> Convergence:
     """Assess a series of numbers.
 
-    `start` is the index of the first equilibrated value, or None for a drift. If `kind` is "angle",
-    the series is a component of the unit vectors of angles; if it is "states", the series is 1 in
-    one state and 0 in the others. The worst of `n_series` series decides on the system, so a larger
-    `n_series` makes the test for a start or a drift less sensitive.
+    `start` is the index of the first equilibrated value, or None for a drift; by default this
+    function searches for it. A 95 % interval wider than ± `precision` is a reason against the
+    verdict "sampled". If `kind` is "angle", the series is a component of the unit vectors of
+    angles; if it is "states", the series is 1 in one state and 0 in the others. The worst of
+    `n_series` series decides on the system, so a larger `n_series` makes the test for a start or a
+    drift less sensitive.
     """
     values = np.asarray(values, dtype=np.float64)
     used = _checked(values, times)
@@ -226,7 +228,7 @@ def interval_of_fraction(fraction: float, half: float) -> tuple[float, float]:
 
 
 def longer(n_independent: float, least_independent: float) -> tuple[float, float]:
-    """Return two factors by which a series should be longer: to be probably, and surely sampled.
+    """Return two factors by which a series should be longer, a probable and a cautious one.
 
     The first factor is at least the root of the second one: even if `n_independent` seems to be
     large enough, the true number may be too small.
@@ -297,7 +299,7 @@ def _unknown(
 
 
 def _too_few(n_values: int) -> str:
-    """Format a number of values, and the number that a verdict needs."""
+    """State that there are too few values, with their number and the number that is needed."""
     found = f"only {many(n_values, 'value')}" if n_values else "no values"
     return f"{found} ({LEAST_OF_VERDICT} are needed)"
 
@@ -309,7 +311,10 @@ def _independent(found: Convergence) -> str:
 
 
 def _told_apart(first: float, second: float, n_digits: int) -> tuple[str, str]:
-    """Format two numbers with at least `n_digits` digits, and two digits of their difference."""
+    """Format two numbers with so many digits that their difference has two digits.
+
+    Each number has at least `n_digits` digits.
+    """
     largest, difference = max(abs(first), abs(second)), abs(second - first)
     if difference > 0:
         n_digits = max(n_digits, math.floor(math.log10(largest) - math.log10(difference)) + 2)
@@ -334,8 +339,9 @@ def _doubts(
 ) -> tuple[list[str], tuple[float, float]]:
     """Return the reasons why a series is not "sampled", and factors by which it should be longer.
 
-    The first factor is the likely one, and the second one is cautious. `unit` contains origin and
-    scale of the values, and `states` the changes between two states, and their means.
+    The first factor is the probable one, and the second one is cautious. `unit` contains origin and
+    scale of the values in `production`. `states` contains the number of changes between two states,
+    and the means of both states.
     """
     centre, scale = unit
     doubts = []

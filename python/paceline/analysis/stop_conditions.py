@@ -47,7 +47,7 @@ class _Condition:
 
     @property
     def text(self) -> str:
-        """Name of the series, as the user wrote it."""
+        """Name of the analysis, and of the column if the condition is on one series."""
         return f"{self.name}.{self.column}" if self.column else self.name
 
     def verdicts(self, table: Table | None) -> list[SeriesVerdict]:
@@ -208,7 +208,10 @@ def _made(
 
 
 def _names_of(analyses: Mapping[str, Analysis]) -> dict[str, str]:
-    """Map the lowercase names of analyses, and the names of their commands, to their names."""
+    """Map names that the text may contain, in lower case, to the names of analyses.
+
+    These are the names of analyses, and for some analyses the names of their commands.
+    """
     commands = {one["class"].partition(".")[2]: one["name"] for one in catalogue().values()}
     found = {}
     for name, one in analyses.items():

@@ -32,7 +32,7 @@ LONGEST_TITLE = 70
 
 
 class StructureFormat(NamedTuple):
-    """Limits of a structure file format, and approximate size per atom."""
+    """Limits of a structure file format, and its approximate size per atom."""
 
     name: str
     #: Bytes per atom, without velocity.
@@ -200,7 +200,10 @@ def _title(title: str, found: StructureFrame) -> str:
 
 
 def chain_ids(atoms: Atoms, longest: int = 1) -> np.ndarray:
-    """Return the chain letters of atoms: from the topology, from segment names, or by number.
+    """Return the chain ID of each atom, with at most `longest` letters.
+
+    It is taken from the topology, or else from the name of the segment; otherwise each segment gets
+    a free letter.
 
     Examples
     --------
@@ -383,7 +386,7 @@ class StructureFrames(Target):
         self.optional_fields = ("velocities",) if self._format.velocities else ()
 
     def begin(self, frames: FramesToWrite) -> PerBlock:
-        """Make the worker part."""
+        """Check the atoms, and make the worker part that packs the frames."""
         check_structure(self._path, frames.atoms, frames.n_frames)
         self._frames = frames
         self._part = Snapshots(self._path, self._format, self._n_atoms)
@@ -467,7 +470,10 @@ class FirstFrame:
 
     @contextmanager
     def receiver(self, inner: Any) -> Iterator[Any]:
-        """Extract the frame from blocks, pass on the rest, and write the structure at the end."""
+        """Pass on blocks to `inner`, and write the first frame as a structure at the end.
+
+        Yields the object that extracts this frame from the received blocks.
+        """
         self._inner = inner
         with new_files([self._path], overwrite=self._overwrite) as [made]:
             yield self
@@ -480,7 +486,7 @@ class FirstFrame:
                 write(next(self._part.snapshots(self._found[1])))
 
     def add(self, number: int, value: Any) -> None:
-        """Extract the frame from a block, and pass on the rest."""
+        """Store the frame that came with a block if it is the first so far; pass on the block."""
         block, frame = value
         if frame is not None and (self._found is None or number < self._found[0]):
             self._found = number, frame

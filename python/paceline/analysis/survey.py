@@ -77,7 +77,7 @@ JOURNAL, SHARD_JOURNAL = "survey.journal", "shard-{:04d}-of-{:04d}.journal"
 TASK_SYSTEMS, TASK_BYTES = 32, 2**26
 #: Minimum number of tasks for each worker, unless there are too few trajectories for this.
 TASKS = 4
-#: Maximum number of names in a message.
+#: Maximum number of trajectories that a message names.
 NAMED = 3
 
 
@@ -209,7 +209,7 @@ def survey(
         else:
             chosen = read_catalogue(catalogue, pattern=pattern, topology=topology, layout=layout)
             if frames is not None and not callable(frames):
-                frames = np.asarray(frames).tolist()  # which the manifest can record
+                frames = np.asarray(frames).tolist()  # the manifest can record a list
             options = {"start": start, "stop": stop, "step": step, "frames": frames}
             options = {name: value for name, value in options.items() if value is not None}
             settings = with_digest(
@@ -278,7 +278,7 @@ def _check_plain(descriptions: Mapping[str, Description]) -> None:
 
 
 class _SurveyRun:
-    """One run of a survey: finds what is missing, computes it, and writes the tables."""
+    """One run of a survey: finds missing results, computes them, and writes the tables."""
 
     def __init__(
         self,
@@ -376,7 +376,10 @@ class _SurveyRun:
                 )
 
     def _missing(self) -> list[SurveyItem]:
-        """Return the entries without results, with a temporary error, or with changed files."""
+        """Return the entries to analyse.
+
+        These have no results, ended with an error that may be temporary, or have changed files.
+        """
         items = []
         for entry in self._entries:
             found = self._found.of(entry)
@@ -385,7 +388,7 @@ class _SurveyRun:
         return items
 
     def check_complete(self) -> None:
-        """Raise `UnsupportedError` if an entry has no results for its present files."""
+        """Raise `UnsupportedError` if an entry has no results for its current files."""
         lacking = [
             entry.name
             for entry in self._entries
@@ -400,7 +403,7 @@ class _SurveyRun:
             )
 
     def compute(self, workers: Backend, progress: bool | None) -> None:
-        """Compute what is missing."""
+        """Analyse the trajectories that have no current results."""
         items = self._missing()
         with Progress(len(self._entries), unit="system", show=progress) as bar:
             bar.skip(len(self._entries) - len(items))
@@ -480,7 +483,7 @@ class _SurveyRun:
         return [[item] for item in left if item.entry.key not in self._done]
 
     def write(self) -> None:
-        """Write the tables, and delete the journals."""
+        """Write the tables, unless nothing has changed, and delete the journals."""
         if self._earlier is not None and not self._found.has_records and self._is_same_survey():
             self._remove_journals()
             return
@@ -514,7 +517,7 @@ class _SurveyRun:
             if (one["id"], one["replica"]) == key and one["kind"] != NOT_ASSESSED
         }
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they are in the table of warnings
+            warnings.simplefilter("ignore")  # the table of warnings already contains them
             universe = open_system(entry, settings)[0]
             if without:
                 of_system = settings.descriptions or battery_of(universe, settings).descriptions
@@ -589,7 +592,7 @@ def _part(entries: Sequence[SurveyEntry], shard: tuple[int, int] | None) -> Sequ
 
 
 def _size_of(entry: SurveyEntry, settings: SurveySettings) -> int:
-    """Return the size of the trajectory files, bytes; 0 if it is unknown."""
+    """Return the size of the trajectory's local files, bytes; other files count as 0."""
     total = 0
     for name in entry.trajectories:
         # Ignore names that `path` refuses: the failure is reported when the trajectory is opened.
@@ -601,7 +604,7 @@ def _size_of(entry: SurveyEntry, settings: SurveySettings) -> int:
 
 
 def _batches(items: Sequence[tuple[SurveyItem, int]], most: int) -> list[list[SurveyItem]]:
-    """Group adjacent trajectories into tasks; each has `most` trajectories, or fewer large ones."""
+    """Group adjacent trajectories into tasks of `most` trajectories, or of fewer large ones."""
     batches: list[list[SurveyItem]] = []
     n_bytes = 0
     for item, size in items:
@@ -614,6 +617,6 @@ def _batches(items: Sequence[tuple[SurveyItem, int]], most: int) -> list[list[Su
 
 
 def _name_of(items: Sequence[SurveyItem]) -> str:
-    """Name a task in error messages."""
+    """Return the name of a task for error messages."""
     first = items[0].entry.name
     return first if len(items) == 1 else f"{first} and {len(items) - 1} more"

@@ -38,7 +38,7 @@ class Found:
 
 
 class FoundResults:
-    """Results of trajectories that earlier tables and journals contain for the present settings."""
+    """Results that earlier tables and journals contain, computed with the settings of this run."""
 
     def __init__(self, settings: SurveySettings):
         self._settings = settings
@@ -46,25 +46,25 @@ class FoundResults:
         #: Results by id and replica, in the order in which they were read.
         self._found: dict[tuple[str, str], list[Found]] = {}
         self._record: tuple[tuple[str, int], list[SystemResults]] = ("", 0), []
-        #: True if a journal contains results with the present settings.
+        #: True if a journal contains results that were computed with these settings.
         self.has_records = False
         #: For each folder of a catalogue, a journal that contains results of this catalogue.
         self.folders: dict[str, Journal] = {}
 
     def add_stored(self, stored: StoredTables, states: Mapping[tuple[str, str], str]) -> None:
-        """Add the results of an earlier survey."""
+        """Add the results of an earlier survey that were computed with these settings."""
         self._stored = stored
         for name, key in stored.keys().items():
             if key.startswith(f"{self._settings.digest}-"):
                 self._found[name] = [Found(key, states.get(name, ""))]
 
     def read(self, journal: Journal) -> None:
-        """Read a journal, and add its results that have the present settings."""
+        """Read a journal, and add its results that were computed with these settings."""
         for record in journal.records():
             self.add(journal, record)
 
     def add(self, journal: Journal, record: bytes) -> list[tuple[str, str]]:
-        """Add the results in the last record of a journal; return ids and replicas."""
+        """Add the results in the last record of a journal; return their ids and replicas."""
         systems = _decode(journal, record)
         for k, one in enumerate(systems):
             if not one.facts["key"].startswith(f"{self._settings.digest}-"):
@@ -82,7 +82,7 @@ class FoundResults:
         return [(one.facts["id"], one.facts["replica"]) for one in systems]
 
     def of(self, entry: SurveyEntry) -> Found | None:
-        """Return the results for the present files of a trajectory, or else its last results."""
+        """Return the results for the current files of a trajectory, or else its last results."""
         found = self._found.get(entry.key, [])
         if len(found) > 1:
             state = state_of(entry, self._settings)

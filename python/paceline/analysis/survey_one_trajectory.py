@@ -62,7 +62,7 @@ NOT_ASSESSED = "not assessed"
 N_VALUES = list(QUANTITY).index("n")
 #: Maximum number of left-out frames with a warning each; a last warning counts the others.
 MOST_DAMAGED = 20
-#: Size of the positions of a block, bytes.
+#: Approximate size of the positions in a block of frames, bytes.
 BLOCK_BYTES = 2**24
 #: Length of the digests in keys, hexadecimal digits.
 DIGITS = 16
@@ -73,7 +73,7 @@ class SurveySettings:
     """Everything that determines the results of a trajectory, except for its files.
 
     `descriptions` are those of a battery; None stands for the default battery of each system.
-    `folder` is that of the catalogue. With `series` and `profiles`, long tables are made.
+    `folder` is that of the catalogue. `series` and `profiles` request the tables of these names.
     """
 
     folder: str
@@ -531,18 +531,18 @@ def _quantity(analysis: str, quantity: str, **values: object) -> JsonArray:
 
 
 def _numeric(table: Table) -> list[str]:
-    """Return the columns on the y axis that contain numbers."""
+    """Return the titles of the columns on the y axis that contain numbers."""
     return [title for title in table.y if np.asarray(table.columns[title]).dtype.kind in "iufb"]
 
 
 def _verdicts(table: Table) -> dict[str, SeriesVerdict]:
-    """Assess all series of a table, or only its headlines if there are very many."""
+    """Assess all series of a table; if there are more than `MOST_SERIES`, only its headlines."""
     titles = list(table.y) if len(table.y) <= MOST_SERIES else list(table.headlines)
     return table_verdicts(table, titles) if titles else {}
 
 
 def _of_series(analysis: str, table: Table, title: str, verdict: SeriesVerdict) -> JsonArray:
-    """Return the row of a time series."""
+    """Return the row of the table of quantities for the mean of a time series over frames."""
     found = verdict.found
     spread = np.nan
     if verdict.kind == "linear":
@@ -573,7 +573,7 @@ def _of_series(analysis: str, table: Table, title: str, verdict: SeriesVerdict) 
 
 
 def _over_residues(analysis: str, table: Table, title: str) -> JsonArray:
-    """Return the row of the mean over residues."""
+    """Return the row of the table of quantities for the mean of a column over residues."""
     values = np.asarray(table.columns[title], dtype=float)
     known = values[np.isfinite(values)]
     name, unit = name_and_unit(title)
@@ -590,7 +590,7 @@ def _over_residues(analysis: str, table: Table, title: str) -> JsonArray:
 
 
 def _add_series(name: str, analysis: AnalysisBase, table: Table, results: SystemResults) -> None:
-    """Add all time series of an analysis."""
+    """Add all time series of an analysis to the results."""
     for title in _numeric(table):
         values = np.asarray(table.columns[title], dtype=float)
         times = np.asarray(analysis.times, dtype=float)
@@ -606,7 +606,7 @@ def _add_series(name: str, analysis: AnalysisBase, table: Table, results: System
 
 
 def _add_profiles(name: str, table: Table, results: SystemResults) -> None:
-    """Add all columns of a table whose rows are not frames, such as residues or distances."""
+    """Add all columns of a table whose rows are not frames, but for example residues."""
     x_title = next((title for title in OF_RESIDUES if title in table.columns), table.x)
     x = np.asarray(table.columns[x_title])
     labels = _labels(table)

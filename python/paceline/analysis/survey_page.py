@@ -36,7 +36,8 @@ FAR = 5.0
 OF_NORMAL = 1.4826
 #: Minimum number of systems among which outliers are looked for.
 LEAST_SYSTEMS = 8
-#: Maximum numbers of outliers of a quantity, of quantities, of groups with a colour, of failures.
+#: Maximum number of listed outliers of a quantity, of quantities on the page, of groups that have
+#: their own colour, and of listed failures.
 MOST_OUTLIERS, MOST_QUANTITIES, MOST_GROUPS, MOST_FAILURES = 5, 60, 8, 50
 #: Maximum number of different warnings on the page.
 MOST_WARNINGS = 50
@@ -82,7 +83,10 @@ class Distribution:
         return f"{self.quantity} ({self.unit})" if self.unit else self.quantity
 
     def distances(self) -> np.ndarray:
-        """Return the distance of each mean from its group's median, in standard deviations."""
+        """Return the distance of each mean from its group's median, in standard deviations.
+
+        It is 0 in groups that are too small for outliers, or in which most means are equal.
+        """
         found = np.zeros(len(self.means))
         groups = np.array(self.groups)
         for group in dict.fromkeys(self.groups):
@@ -111,7 +115,7 @@ class Distribution:
 
     @property
     def n_outliers(self) -> int:
-        """Number of all outliers."""
+        """Number of outliers, including those that `outliers` does not return."""
         return int(np.sum(self.distances() > FAR))
 
 
@@ -161,7 +165,7 @@ def warnings_of_systems(survey: Survey) -> list[str]:
 
 
 def system_name(key: Key) -> str:
-    """Name a system for a reader.
+    """Return the name of a system in texts: its id, and the replica if there is one.
 
     Examples
     --------
@@ -235,7 +239,7 @@ def page_of_survey(survey: Survey, found: Sequence[Distribution], links: Mapping
 
 
 def _sentence_on_outliers(found: Sequence[Distribution]) -> str:
-    """Name the quantities with outliers, or say that there are none, or that none are sought."""
+    """Name the quantities with outliers; or state that there are none, or that none are sought."""
     if not found:
         return ""
     if far := [one.title for one in found if one.outliers()]:
@@ -312,7 +316,7 @@ def _parts(one: Distribution) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _failures(failures: Sequence[Mapping[str, str]]) -> ResultSection:
-    """Make the section of failures."""
+    """Make the section of the page that lists failures."""
     lines = [
         (one["id"], one["replica"], one["analysis"] or "all", shortened(one["message"]))
         for one in failures[:MOST_FAILURES]

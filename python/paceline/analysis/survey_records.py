@@ -92,7 +92,10 @@ def decode(record: bytes, *, long: bool = True) -> list[SystemResults]:
 
 
 def around_middle(values: np.ndarray, kind: str) -> np.ndarray:
-    """Return values without a jump: angles, degrees, within half a turn of their circular mean."""
+    """Shift angles, degrees, to within half a turn of their circular mean.
+
+    If `kind` is not "angle", the values are returned unchanged.
+    """
     if kind != "angle" or len(values) == 0:
         return values
     middle = np.degrees(np.angle(np.exp(1j * np.radians(values)).sum()))

@@ -69,7 +69,7 @@ COMPARED = tuple(
 EXACT = ("first_time", "last_time", "time", "equilibrated_at", "equilibrated_from")
 #: Types of the columns of a catalogue.
 TYPES = ("string", "bool", "int64", "double")
-#: Columns that name a row in a message.
+#: Columns whose values identify a row in a message.
 NAMES = ("analysis", "quantity", "x", "frame", "message")
 
 
@@ -225,7 +225,7 @@ class _ComparedTables:
         return [] if self._systems is None else self._systems.to_pylist()
 
     def differences(self) -> Iterator[Difference]:
-        """Compare columns, numbers of rows, and the columns that several tables have."""
+        """Compare types of columns, numbers of rows, and the columns that several tables have."""
         if not self._has_systems:
             return
         found = read_parquet(self._survey.path("systems"))

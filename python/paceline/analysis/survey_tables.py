@@ -216,17 +216,17 @@ class Survey:
 
     @property
     def series(self) -> "pyarrow.Table":
-        """Values of all frames, with times in ps."""
+        """Values of all time series in each frame, with times in ps."""
         return self.table("series")
 
     @property
     def profiles(self) -> "pyarrow.Table":
-        """Values of residues, distances and so on."""
+        """Values along residues, distances and so on."""
         return self.table("profiles")
 
     @property
     def failures(self) -> "pyarrow.Table":
-        """Trajectories and analyses without results, with the reasons."""
+        """Trajectories and analyses without results or without means, with the reasons."""
         return self.table("failures")
 
     @property
@@ -364,7 +364,11 @@ def schema_of(table: str, columns: Mapping[str, str]) -> "pyarrow.Schema":
 
 
 def types_of(catalogue: SurveyCatalogue) -> dict[str, str]:
-    """Return the types of the catalogue's further columns: text, unless all values are numbers."""
+    """Return the types of the catalogue's further columns, by name.
+
+    A column is text unless all values are numbers, or all are true or false. Raises
+    `UnsupportedError` if the survey's tables have a column of the same name.
+    """
     found = {}
     for name in catalogue.columns:
         values = [one.columns[name] for one in catalogue.entries if name in one.columns]
@@ -561,7 +565,8 @@ class _Hashing:
 class StoredTables:
     """Rows of an earlier survey, by id and replica; a row group is read when it is needed.
 
-    `names` are the tables, besides that of systems, that are read; by default all.
+    `names` are the tables, besides that of systems, that are read; by default all. If `checked`,
+    the digests of all tables are compared with the manifest.
     """
 
     def __init__(self, survey: Survey, names: Sequence[str] | None = None, *, checked: bool = True):

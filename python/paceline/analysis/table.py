@@ -12,11 +12,11 @@ from paceline.contract.system_interface import Atoms, Residues, attribute_of, ha
 MOST_FREQUENT = 1000
 #: Maximum number of items in a timeline of the most frequent items.
 MOST_MARKED = 20
-#: Maximum number of parts in a map.
+#: Maximum number of parts, such as residues, in a map of parts and time.
 MOST_MAPPED = 200
-#: Maximum number of parts in a map with names; in larger maps, parts are numbered.
+#: Maximum number of parts in a map that names them; in larger maps, parts are numbered.
 MOST_NAMED = 60
-#: Error of times, relative to the largest time, that counts as rounding.
+#: Maximum rounding error of times, as a fraction of the largest time.
 ROUNDING = 1e-6
 
 
@@ -216,14 +216,20 @@ class Table:
         return sorted(self.y, key=lambda title: title not in self.headlines)
 
     def means(self, titles: Sequence[str] | None = None) -> dict[str, SeriesMean]:
-        """Means of all or some time series, by title; empty if frames are unordered."""
+        """Means of all or some time series, by title.
+
+        Empty if frames are not in the order of time, or if means have no meaning (`no_mean`).
+        """
         if self.no_mean or not self.in_order:
             return {}
         along = np.asarray(self.columns[self.abscissa], dtype=float)
         return {title: mean_of_series(self.columns[title], along) for title in titles or self.y}
 
     def values_in_time(self, title: str) -> tuple[np.ndarray, bool]:
-        """Return the values of a series for its mean; True if some repeat, as times are uneven."""
+        """Return the values of a series from which its mean is computed.
+
+        Also returns True if values are repeated, because times are uneven.
+        """
         times = np.asarray(self.columns[self.abscissa], dtype=float) if self.is_series else None
         values = np.asarray(self.columns[title], dtype=float)
         used = used_rows(values, times)
@@ -302,7 +308,7 @@ def titles_of_limits(title: str) -> tuple[str, str]:
 
 
 def with_gaps(counts: np.ndarray, left_out: np.ndarray) -> np.ndarray:
-    """Replace the counts of frames that were left out by NaN; if there are none, keep integers."""
+    """Replace the counts of frames that were left out by NaN; without such frames, return integers."""
     return np.where(left_out, np.nan, counts) if left_out.any() else counts
 
 

@@ -36,7 +36,10 @@ class Positions(PerFrame):
 
 
 class PairRmsds:
-    """Worker part: RMSDs between all frames along the two edges of a tile."""
+    """Worker part that computes the RMSDs between all frames along the two edges of a tile.
+
+    RMSDs up to `cutoff` are replaced by 0.
+    """
 
     def __init__(
         self,
@@ -64,7 +67,10 @@ class PairRmsds:
 
 
 class PairMetrics:
-    """Worker part: distances, by a user's function, between frames along the edges of a tile."""
+    """Worker part that applies a user's function to frames along the two edges of a tile.
+
+    Distances up to `cutoff` are replaced by 0, and those to left-out frames are NaN.
+    """
 
     def __init__(self, metric: Metric, weights: object, cutoff: float, dtype: np.dtype):
         self._metric, self._weights = metric, weights
@@ -118,7 +124,7 @@ class TileParts(OverParts):
         return f"pairs of frames {first}" + ("" if first == second else f" with {second}")
 
     def arguments(self, number: int) -> tuple[object, ...]:
-        """Return the size of a tile, and positions of the frames of its rows and columns."""
+        """Return the size of a tile, and the positions in the frames of its rows and columns."""
         first, second = self.frames(number)
         return self.size, self.rows[first], self.rows[second]
 

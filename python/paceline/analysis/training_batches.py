@@ -76,7 +76,7 @@ class FrameBatches:
     seed : int
         Seed of the order.
     shuffle : bool
-        False for samples in the order of trajectories and frames.
+        Read samples in random order; with False, in the order of trajectories and frames.
     block_frames : int, or sequence of int with one for each trajectory, optional
         Number of adjacent frames (a block) that are read and stored in memory together; by default
         1. But if reading one frame takes as long as reading several, the default is the number of
@@ -224,7 +224,7 @@ class FrameBatches:
             )
 
     def _warn_of_memory(self, mixed: int, limit: int) -> None:
-        """Warn if the blocks that are in use do not fit into the memory."""
+        """Warn if the blocks that are in use at a time need more memory than `max_memory`."""
         assert self._order.blocks is not None
         n_blocks = min(2 * mixed, len(self._order.blocks[0]))
         needed = self._reader.memory_of(n_blocks)

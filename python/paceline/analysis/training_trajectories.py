@@ -35,7 +35,7 @@ from paceline.trajectory.shuffled_frames import (
 )
 from paceline.transform.apply_transforms import prepare_transforms
 
-#: Fingerprints of files, separated by commas.
+#: Pattern of two or more fingerprints of files, separated by commas.
 _OF_FILES = re.compile("[0-9a-f]{48}(, [0-9a-f]{48})+")
 #: Maximum number of trajectories that a warning names.
 NAMED = 3
@@ -75,7 +75,10 @@ class _FirstOfTopology(NamedTuple):
 
 @dataclass(frozen=True)
 class _Opened:
-    """Open trajectory, indices of chosen atoms, and their group (None if no topology was read)."""
+    """Open trajectory, with the indices and the group of the chosen atoms.
+
+    The group is None if no topology was read.
+    """
 
     trajectory: FileTrajectory
     indices: np.ndarray
@@ -83,7 +86,7 @@ class _Opened:
 
     @property
     def name(self) -> str:
-        """Files of the trajectory."""
+        """Names of the files of the trajectory, separated by commas."""
         return ", ".join(self.trajectory.filenames)
 
 
@@ -136,7 +139,11 @@ class TrajectoryOpener:
         return sampled
 
     def _open(self, item: Trajectories, known: dict[str, _FirstOfTopology]) -> _Opened:
-        """Open a trajectory; do not read a topology again if the chosen atoms are known from it."""
+        """Open a trajectory, and find the chosen atoms.
+
+        `known` contains the first trajectory of each topology. If its atoms also apply to this
+        trajectory, the topology is not read again.
+        """
         given: object = open_files(item) if isinstance(item, str | os.PathLike) else item
         topology = None
         if isinstance(item, tuple):
@@ -259,7 +266,7 @@ def blocks_of_each(given: int | Sequence[int] | None, n: int) -> list[int | None
 
 
 def _name_of(item: Trajectories) -> str:
-    """Name a trajectory that could not be opened."""
+    """Return the name of a trajectory that could not be opened."""
     if isinstance(item, str | os.PathLike):
         return os.fspath(item)
     return ", ".join(map(str, item[1:])) if isinstance(item, tuple) else repr(item)
