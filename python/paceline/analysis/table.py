@@ -308,7 +308,7 @@ def titles_of_limits(title: str) -> tuple[str, str]:
 
 
 def with_gaps(counts: np.ndarray, left_out: np.ndarray) -> np.ndarray:
-    """Replace the counts of frames that were left out by NaN; without such frames, return integers."""
+    """Replace the counts of left-out frames by NaN; without such frames, return the integers."""
     return np.where(left_out, np.nan, counts) if left_out.any() else counts
 
 

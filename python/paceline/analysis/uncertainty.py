@@ -14,7 +14,7 @@ from paceline.performance.number_format import many
 ENOUGH = 10
 #: Minimum number of values for which an error of the mean is computed.
 LEAST_VALUES = 4
-#: Confidence level of the interval.
+#: Confidence level of the intervals.
 LEVEL = 0.95
 #: Confidence level of a standard error.
 ONE_SIGMA = 0.6827
@@ -30,7 +30,7 @@ LONG_STEP = 2.5
 #: Times are strongly uneven if more than these fractions of the steps, and of the whole time, are
 #: long. A few holes, such as those between runs, do not make times strongly uneven.
 LONG_STEPS, LONG_TIME = 0.02, 0.1
-#: More than this number of steps must also be long.
+#: Times are not strongly uneven if at most this number of steps are long.
 FEW_STEPS = 4
 #: Maximum fraction of rows that repeat the time of the previous row. Such rows are left out.
 MOST_REPEATED = 0.1
@@ -40,9 +40,9 @@ UNEVEN = 0.01
 BY_TIME = "times are not equally spaced: values are weighted by the time that they stand for"
 #: Confidence level of the test for correlated blocks.
 BLOCK_LEVEL = 0.99
-#: Smaller numbers are written with a power of 10.
+#: If a mean and its interval are both smaller, they are written with a power of 10.
 LEAST_PLAIN = 1e-3
-#: Larger numbers are written with a power of 10.
+#: Numbers of this size or more may be written with a power of 10.
 MOST_PLAIN = 1e7
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -84,12 +84,12 @@ class SeriesMean:
 
     @property
     def n_independent(self) -> float:
-        """Number of independent values, N / g."""
+        """Number of independent values: `n_values` divided by `inefficiency`."""
         return self.n_values / self.inefficiency
 
     @property
     def converged(self) -> bool:
-        """True if the series has at least 10 independent values with a probability of 95 %."""
+        """True if at least 10 values are independent with a probability of 95 %, or all are equal."""
         return self.error == 0 or self.least_independent >= ENOUGH
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ class SeriesMean:
         return self.with_note("" if self.converged else "not converged")
 
     def with_note(self, note: str) -> str:
-        """Format mean and interval for a legend; a note is added if there is an interval."""
+        """Format mean and interval for a legend; `note` is added only if there is an interval."""
         if self.n_values == 1:
             return digits(self.mean, 4)
         if np.isnan(self.inefficiency):
@@ -164,13 +164,14 @@ def in_order(times: np.ndarray) -> bool:
 
 
 class UsedRows(NamedTuple):
-    """Rows of a series that are used for its mean and for its verdict, and how."""
+    """Rows of a series that are used for its mean and for its verdict."""
 
-    #: Rows with a finite value and a time of their own, bool, shape (n_values,).
+    #: Mask of the rows with a finite value and a time of their own, bool, shape (n_values,).
     known: np.ndarray
-    #: Indices of these rows, or, for strongly uneven times, of those at equally spaced times.
+    #: Indices of these rows; for strongly uneven times, indices of the rows nearest to equally
+    #: spaced times, in which rows may be repeated.
     rows: np.ndarray
-    #: True if times are strongly uneven, so that rows are repeated by the time they stand for.
+    #: True if times are strongly uneven, so that rows are repeated if they stand for a long time.
     by_time: bool
     #: Mean time between rows.
     step: float
@@ -538,11 +539,11 @@ def adjusted_p_values(p_values: np.ndarray) -> np.ndarray:
 
 
 def levels_of_rows(p_values: np.ndarray) -> np.ndarray:
-    r"""Return, for each row, the largest p with which it is named, for fixed p of all other rows.
+    r"""Return the largest p value with which each row is named as different.
 
-    The correction of `adjusted_p_values` names rows with $p \le 0.05\, k / m$, if $k$ of $m$ rows
-    have such a p. If only one row differs, it needs $p \le 0.05 / m$; if others also differ, a
-    larger p suffices.
+    The p values of all other rows are fixed. The correction of `adjusted_p_values` names rows with
+    $p \le 0.05\, k / m$, if $k$ of $m$ rows have such a p. If only one row differs, it needs
+    $p \le 0.05 / m$; if others also differ, a larger p suffices.
 
     Parameters
     ----------

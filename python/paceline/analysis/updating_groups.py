@@ -33,7 +33,8 @@ BY_POSITION = {
     "AroundSelection": 3,
     "IsoLayerSelection": 3,
 }
-#: Selections whose result for an atom depends on the other atoms of the group.
+#: Selections whose result for an atom depends on the other atoms of the group to which they are
+#: applied.
 OF_THE_WHOLE = ("BondedSelection", "SmartsSelection")
 COMPARISONS = {
     "greater": ">",
@@ -346,7 +347,7 @@ class _Tree:
     def _both(
         self, kind: str, selection: "Selection", domain: _Domain, wanted: np.ndarray
     ) -> tuple[int, np.ndarray]:
-        """Add two selections; the cheaper one is evaluated first."""
+        """Add two selections that are joined by "and" or "or"; the cheaper one is evaluated first."""
         first, second = sorted((selection.lsel, selection.rsel), key=self.cost)
         one, members = self.add(first, domain, wanted)
         if kind == "OrOperation":

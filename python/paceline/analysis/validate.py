@@ -49,7 +49,8 @@ CELL_EDGES = 10
 USUAL_REACHES = 4
 #: Number of frames before and after a frame with which the frame is compared.
 NEIGHBOURS = 5
-#: Minimum cell edge in this check, Å; a cell of 1 Å may stand for no cell.
+#: Minimum cell edge in the check for atoms that are too far away, Å; a cell of 1 Å may stand for no
+#: cell.
 SMALLEST_EDGE = 10.0
 #: Coordinate that is too large even if it is as large in neighbouring frames, Å. A molecule needs
 #: a millisecond to diffuse over this distance of 0.01 mm.
@@ -215,7 +216,7 @@ def reader_of_mdanalysis(path: str) -> str | None:
 
 
 def _open(path: str, **options: Any) -> "FileTrajectory":
-    """Open the file without warnings, because they become findings."""
+    """Open the file without warnings, because the notes on its index become findings."""
     import paceline
 
     with warnings.catch_warnings():
@@ -320,7 +321,7 @@ class _FramesApart:
 
 
 class _MakeRows(PerFrame):
-    """Worker part: one `ROW` per frame."""
+    """Worker part that returns one `ROW` per frame."""
 
     checks_validity = True
 

@@ -26,11 +26,11 @@ from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
 from paceline.transform.apply_transforms import first_positions
 
-#: Minimum value in the columns of B-factors, which have six characters and two decimals.
+#: Minimum B-factor in a PDB file: its column has six characters and two decimals.
 LEAST = -99.99
-#: Maximum value in these columns.
+#: Maximum B-factor in a PDB file.
 LARGEST = 999.99
-#: Maximum length of a remark, characters.
+#: Maximum length of the text of a REMARK record, characters.
 REMARK = 66
 
 
@@ -105,7 +105,7 @@ class StructureValues:
         return [part for line in lines for part in _wrap_line(" ".join(line.split()))]
 
     def check(self, path: str | os.PathLike) -> None:
-        """Raise an error if the atoms cannot be written; warn of scaled or missing values."""
+        """Raise an error if the atoms cannot be written; warn of scaled-down or missing values."""
         check_structure(path, self.atoms)
         if self.scale < 1:
             warn(
@@ -134,7 +134,7 @@ class StructureValues:
     def _write(
         self, target: str | os.PathLike, facts: Mapping[str, object], named: str | os.PathLike
     ) -> None:
-        """Write PDB to a temporary file before it gets its final name."""
+        """Write a PDB file to `target`; errors contain its final name, `named`."""
         kind, positions = format_of("a.pdb"), self.positions
         check_positions(os.fspath(named), kind, positions, 0)
         with structure_file(
@@ -161,7 +161,7 @@ class StructureValues:
 
     @property
     def is_polymer(self) -> bool:
-        """True if cartoons show all atoms, which are then those of proteins and nucleic acids."""
+        """True if all atoms belong to proteins or nucleic acids, so that cartoons show them all."""
         try:
             return len(self.atoms.select_atoms("protein or nucleic")) == len(self.atoms)
         except AttributeError:  # topology without residue names
@@ -223,7 +223,7 @@ def values_on_first_frame(
     transforms: Sequence[Transform],
     skip_damaged: bool,
 ) -> StructureValues:
-    """Attach values of atoms to the first analysed frame, which is read when it is needed."""
+    """Attach values of atoms to their positions in the first analysed frame, read when needed."""
     return StructureValues(
         title, atoms, values, lambda: first_positions(atoms, frames, transforms, skip_damaged)
     )

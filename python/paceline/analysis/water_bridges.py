@@ -235,7 +235,7 @@ class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
         return BridgeRecords(self._bonds.prepare(), molecules, sides)
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Set the bridges, and count them in each frame."""
+        """Store the bridges, and their number in each frame, as results."""
         offsets, bridges = value
         if bridges.dtype != BRIDGE:  # no frame could be read
             bridges = np.empty(0, BRIDGE)
@@ -290,7 +290,7 @@ class BridgeRecords(Ragged):
         self._bonds, self._molecules, self._sides = bonds, molecules, sides
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray] | None:
-        """Find the bridges in a block."""
+        """Return the number of bridges in each frame of a block, and all bridges."""
         found = self._bonds.compute_records(block)
         if found is None:
             return None
@@ -327,9 +327,10 @@ def _is_new(*columns: np.ndarray) -> np.ndarray:
 
 
 def _pairs(molecules: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pair bonds of the first group with bonds of the second group in the same molecule.
+    """Pair bonds of the first group with bonds of the second group to the same water molecule.
 
-    `molecules` are in increasing order.
+    Returns the indices of both bonds of each pair. `molecules` contains the number of each bond's
+    water molecule, in increasing order.
     """
     first, second = (np.flatnonzero(sides & bit) for bit in (1, 2))
     begin, end = (

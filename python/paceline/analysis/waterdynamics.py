@@ -126,7 +126,7 @@ class SurvivalProbability(SelectedAtoms):
         self.residues, self.intermittency = residues, intermittency
         #: Time origins, frames of the trajectory, if `run` has chosen the frames; else None.
         self._windows: range | None = None
-        #: Largest lag of the present run, frames.
+        #: Largest lag of the current run, frames.
         self._longest = tau_max or LONGEST_LAG
 
     def parameters(self) -> dict[str, object]:
@@ -234,7 +234,7 @@ class SurvivalProbability(SelectedAtoms):
         return self._longest
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Count the particles that stay, by time origin and lag."""
+        """Compute the survival probability, and store it as a result."""
         super().finish(value)
         rows, windows = self.frames, self._windows
         if windows is None:
@@ -278,8 +278,8 @@ class SurvivalProbability(SelectedAtoms):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Count particles that stay from each time origin on, and mark the valid lags.
 
-        `rows` are the run's frames on the time axis of the origins, as integers, and `end` is the
-        end of this axis.
+        Both arrays that are returned have the shape (n_origins, n_lags). `rows` are the run's
+        frames on the time axis of the origins, as integers, and `end` is the end of this axis.
         """
         n_lags = self._longest + 1
         times = np.repeat(rows, np.diff(self.results.offsets))

@@ -35,7 +35,7 @@ def worker_count(n_workers: int | None) -> int:
 
 
 def sharing_requests(jobs: Sequence[AnyJob], n_processes: int) -> list[AnyJob]:
-    """Return jobs for the processes of one machine, which share its limit of store requests."""
+    """Return jobs for the processes of one machine, which share its limit of requests to a store."""
     known = tuple(_core.store_estimates())
     return [replace(job, sharers=n_processes, estimates=known) for job in jobs]
 
@@ -100,7 +100,9 @@ class Backend:
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
-        """Run every task; yield results in order of completion. Closing the generator stops all.
+        """Run every task; yield results in order of completion.
+
+        Closing the generator stops all tasks.
 
         A task is fetched when a worker is idle. Results of blocks are yielded in any order, and
         results that workers have stored at the end. Duplicate attempts, whose results are not used,

@@ -489,7 +489,7 @@ def _not_taken(error: Exception) -> WorkerError:
 
 
 def _name(job: AnyJob) -> str:
-    """Name a job's tasks for the dashboard, such as paceline-rmsd-rmsf."""
+    """Return the name of a job's tasks for Dask's dashboard, such as paceline-rmsd-rmsf."""
     names = [job.name] if isinstance(job, FunctionJob) else [one.name for one in job.analyses]
     words = (re.split(r"[^A-Za-z]", name)[0].lower() for name in names if name != CHECK_NAME)
     return "-".join(["paceline", *words])
@@ -543,7 +543,10 @@ class ThreadsByAddress:
             threads[timing.worker] = max(timing.end, threads.get(timing.worker, timing.end))
 
     def rename(self, attempt: DuplicateAttempt) -> DuplicateAttempt:
-        """Name the thread of an attempt that never ended: at its address, the one idle longest."""
+        """Name the thread of an attempt that never ended, among the threads at its address.
+
+        This is the thread that has been idle longest, or else a thread without results.
+        """
         timing = attempt.timing
         if attempt.came:
             return attempt
@@ -558,7 +561,7 @@ class ThreadsByAddress:
         return replace(attempt, timing=replace(timing, worker=name, start=start))
 
     def _name_idle_thread(self, address: str) -> str:
-        """Name a thread without results by host and port, if its host is known."""
+        """Return a name for a thread without results: host and port, or else its Dask address."""
         number = host_of(address)
         hosts = {host_of(of): host_of(name) for of, names in self._ended.items() for name in names}
         if number not in hosts:

@@ -88,7 +88,7 @@ def acquire_cluster(n_workers: int) -> LocalCluster:
 
 
 def release_cluster(cluster: LocalCluster) -> None:
-    """Keep an idle cluster for the next run, because starting a cluster takes seconds."""
+    """Store an idle cluster for the next run, because starting a cluster takes seconds."""
     _kept.append(cluster)
 
 
@@ -102,7 +102,7 @@ def keep(n_workers: int, address_to: int) -> None:
     """Run a cluster in the keeper process; write the cluster's address to a pipe."""
     remove_leftovers()
     scratch = ScratchFolder("dask")
-    # Started first, because the parent may end while the cluster starts.
+    # Start this thread before the cluster, because the parent may end while the cluster starts.
     ending = threading.Thread(target=_kill_on_request, args=(scratch,), daemon=True)
     ending.start()
     import dask

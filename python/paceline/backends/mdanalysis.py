@@ -338,7 +338,10 @@ def _serial() -> type | None:
 
 
 def changed_by() -> str:
-    """Return a module that patched MDAnalysis's functions; other processes may lack the patch."""
+    """Return the name of a module that patched MDAnalysis's functions; "" if there is none.
+
+    Other processes may lack the patch.
+    """
     of_mdanalysis = [
         (name, module)
         for name, module in list(sys.modules.items())
@@ -400,7 +403,7 @@ def _calls(parts: Sequence[np.ndarray]) -> Iterator[FunctionTask]:
 
 @dataclass
 class AnalysedPart:
-    """Results for one part of the frames, in the form that MDAnalysis expects."""
+    """Results of an analysis for one part of its frames, in the form that MDAnalysis expects."""
 
     frames: np.ndarray
     times: np.ndarray
