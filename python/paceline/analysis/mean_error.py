@@ -109,7 +109,7 @@ class MeanError:
         return float(high)
 
     def interval_of_quantile(self, probability: float, level: float) -> float:
-        """Half the width, if the variance is its quantile with the given `probability`."""
+        """Half the width of the interval for the variance's quantile at this probability."""
         from scipy.special import stdtrit
 
         row = int(np.searchsorted(np.cumsum(self.weights), probability))

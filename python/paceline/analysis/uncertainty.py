@@ -89,7 +89,7 @@ class SeriesMean:
 
     @property
     def converged(self) -> bool:
-        """True if at least 10 values are independent with a probability of 95 %, or all are equal."""
+        """True if, with a probability of 95 %, 10 values are independent; or if all are equal."""
         return self.error == 0 or self.least_independent >= ENOUGH
 
     def __str__(self) -> str:

@@ -347,7 +347,7 @@ class _Tree:
     def _both(
         self, kind: str, selection: "Selection", domain: _Domain, wanted: np.ndarray
     ) -> tuple[int, np.ndarray]:
-        """Add two selections that are joined by "and" or "or"; the cheaper one is evaluated first."""
+        """Add two selections joined by "and" or "or"; the cheaper one is evaluated first."""
         first, second = sorted((selection.lsel, selection.rsel), key=self.cost)
         one, members = self.add(first, domain, wanted)
         if kind == "OrOperation":

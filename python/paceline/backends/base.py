@@ -35,7 +35,7 @@ def worker_count(n_workers: int | None) -> int:
 
 
 def sharing_requests(jobs: Sequence[AnyJob], n_processes: int) -> list[AnyJob]:
-    """Return jobs for the processes of one machine, which share its limit of requests to a store."""
+    """Return jobs for the processes of a machine, which share its limit of requests to stores."""
     known = tuple(_core.store_estimates())
     return [replace(job, sharers=n_processes, estimates=known) for job in jobs]
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["MPI", "active_session", "rank_calls", "run_on_first_rank"]
 
 COLLECTS = ("gather", "one-sided")
-#: Time that the first rank has after SIGTERM to end its run and all ranks, seconds.
+#: After SIGTERM, time in which the first rank ends its run and all other ranks, seconds.
 GRACE = 60
 #: Exit status if ranks cannot work together.
 UNUSABLE = 2
@@ -299,7 +299,7 @@ class RankCalls:
 
 
 def rank_calls(n_workers: int | None, *, static: bool = False) -> RankCalls | None:
-    """Return the ranks that wait for work from this rank; None if there are none."""
+    """Return the ranks that wait for work from this rank; None outside a session of ranks."""
     if launched()[0] == 1 or active_session() is None:
         return None
     return RankCalls(n_workers, static=static)

@@ -39,7 +39,7 @@ LONGEST = 1e-2
 PROMPT = 5e-4
 #: Duration of the initial spin in a busy wait, s.
 _SPIN = 1e-3
-#: Additional duration per transferred byte, s.
+#: Additional duration of the spin per byte that is transferred, s.
 _SPIN_BYTE = 1e-9
 #: Length of a sleep in a busy wait, as a fraction of the time waited so far.
 _SLEEP = 0.1
@@ -75,14 +75,17 @@ class Backoff:
 
 
 def wait_idle(request: MPI.Request, longest: float = LONGEST) -> None:
-    """Wait for ranks that may be late, and leave the CPU cores to other work."""
+    """Wait for a request of ranks that may be late, and leave the CPU cores to other work."""
     backoff = Backoff(longest)
     while not request.Test():
         time.sleep(backoff.next())
 
 
 def wait_busy(request: MPI.Request, n_bytes: int = 0) -> None:
-    """Wait for ranks that call at the same time; some MPI libraries transfer only during polls."""
+    """Wait for a request of ranks that call at the same time.
+
+    The wait begins with a spin, because some MPI libraries transfer data only during polls.
+    """
     begun = time.perf_counter()
     spin = _SPIN + _SPIN_BYTE * n_bytes
     longest = PROMPT if n_bytes else LONGEST
@@ -205,12 +208,18 @@ class Comm:
         return whole
 
     def broadcast_into(self, room: bytes | bytearray | memoryview, root: int = 0) -> None:
-        """Fill `room` with one rank's bytes. All ranks know its size, and ranks may call late."""
+        """Fill `room` with the bytes of rank `root`. It has the same size on all ranks.
+
+        Ranks may call late.
+        """
         for part in _split_messages(room):
             self._wait(self.intracomm.Ibcast([part, MPI.BYTE], root), len(part))
 
     def gather_sized(self, data: Any, counts: list[int] | None = None, room: Any = None) -> None:
-        """Gather bytes on the coordinator, given the number of bytes from each rank."""
+        """Gather the bytes of all ranks in `room` on the coordinator.
+
+        `counts`, the number of bytes from each rank, and `room` are None on other ranks.
+        """
         receive = None if counts is None else [room, counts, MPI.BYTE]
         self._wait(self.intracomm.Igatherv([data, MPI.BYTE], receive, 0), len(data))
 

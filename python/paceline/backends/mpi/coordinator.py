@@ -180,7 +180,7 @@ def coordinate(
 def _schedule(
     comm: Comm, jobs: Sequence[AnyJob], scheduler: RankScheduler, worker: RankWorker
 ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
-    """Reply to reports until all blocks are done."""
+    """Reply to reports until all blocks are done; yield the recorded results and late attempts."""
     backoff = Backoff(LONGEST_POLL)
     while not scheduler.finished:
         # An interrupted message would be lost, and its sender would wait for ever.
@@ -196,7 +196,10 @@ def _answer_reports(
     worker: RankWorker,
     backoff: Backoff,
 ) -> list[BlockResult | DuplicateAttempt]:
-    """Receive the reports that have arrived, and send new blocks; return what was recorded."""
+    """Receive the reports that have arrived, and send new blocks.
+
+    Returns the accepted results, and attempts that came too late.
+    """
     own = worker.report(SHORTEST if comm.sending else backoff.next())
     reports = [] if own is None else [(0, own)]
     while (received := comm.receive_message()) is not None:

@@ -118,7 +118,7 @@ class LocalResults:
             self._jobs[job].analyses[k].computation.put(self._kept.pop(place), offset)
 
     def drop(self) -> None:
-        """Drop all results."""
+        """Delete all results that this rank stores."""
         self._held.clear()
         self._kept.clear()
         self.jobs.clear()
@@ -559,5 +559,5 @@ def _share_on_host(
 
 
 def _memory(n_bytes: int) -> memoryview:
-    """Allocate memory of this process alone."""
+    """Allocate memory that no other process shares."""
     return memoryview(mmap.mmap(-1, n_bytes, access=mmap.ACCESS_COPY))

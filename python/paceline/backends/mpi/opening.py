@@ -57,7 +57,7 @@ class OpeningRanks:
         return self.comm.is_coordinator
 
     def free(self) -> None:
-        """Free the communicator; all ranks call this method after they have opened together."""
+        """Free the communicator; all ranks call this method after they have opened the files."""
         if self._are_together:
             self.comm.free()
 
@@ -156,7 +156,7 @@ class OpeningRanks:
         return found
 
     def _separate(self, reason: str) -> str:
-        """Let every rank open files alone from now on."""
+        """Make every rank open files alone from now on; return `reason`."""
         self._are_together = False
         self._send_to_others(_ALONE, reason)
         return reason

@@ -75,7 +75,7 @@ class WorkerReport:
     requests: dict[int, int] = field(default_factory=dict)
     #: Threads without work, by number.
     idle: Sequence[int] = ()
-    #: Error of a thread.
+    #: Error of a compute thread, or of this rank.
     error: BaseException | None = None
     #: Blocks in the cache of the rank's node; only in the first report of a run with a cache.
     blocks: NodeBlocks | None = None
@@ -306,10 +306,10 @@ class RankWorker:
             raise error
 
     def settle(self, reply: Reply) -> Exception | None:
-        """Store the accepted results; return the error that `accept` raised or would raise.
+        """Store the accepted results; return the error of this or an earlier call, or None.
 
-        Because the error is returned, the run fails even if this rank detects the error only after
-        all blocks are finished.
+        `accept` raises this error. After the last reply of a run, it is passed to `gather`, so that
+        the run fails even if the error occurs after all blocks are finished.
         """
         if self._error is None:
             try:
@@ -386,7 +386,7 @@ def _open(data: bytes | bytearray) -> tuple[Sequence[AnyJob], Exception | None]:
 
 
 def _compute(comm: Comm, worker: RankWorker) -> RunFinished:
-    """Compute blocks until all blocks of the run are finished."""
+    """Compute blocks until all blocks of the run are finished; return the last message."""
     backoff = Backoff()
     while True:
         report = worker.report(SHORTEST if comm.sending else backoff.next())
