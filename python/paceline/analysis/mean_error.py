@@ -21,7 +21,7 @@ import numpy as np
 N_FREQUENCIES = 256
 #: Number of the lowest frequencies that are used one by one. Higher ones are used in groups.
 N_SINGLE = 24
-#: Ratio of the highest to the lowest frequency of a group.
+#: Ratio of the first frequencies of adjacent groups, before rounding.
 GROWTH = 1.2
 #: Lower limit of the correlation times above 0 on the grid, in intervals between values, if the
 #: series is short. The fast exponential may also have a correlation time of 0.
@@ -66,7 +66,7 @@ class Models:
 
 @dataclass(frozen=True)
 class MeanError:
-    """Distribution of the variance of a mean.
+    """Distribution of the variance of the mean of a series, over all points of the grid.
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ import numpy as np
 from paceline.analysis.guess_elements_and_donors import elements_of
 from paceline.contract.system_interface import Atoms, System, attribute_of
 
-#: Data items of an atom, in the order of columns.
+#: Data items of the category `_atom_site`, in the order of the columns.
 _ITEMS = (
     *("group_PDB", "id", "type_symbol", "label_atom_id", "label_alt_id", "label_comp_id"),
     *("label_asym_id", "label_entity_id", "label_seq_id", "pdbx_PDB_ins_code"),
@@ -18,7 +18,7 @@ _ITEMS = (
     *("auth_asym_id", "pdbx_PDB_model_num"),
 )
 _CELL = ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma")
-#: Values that need no quotes, unless they begin with a reserved word.
+#: Pattern of values that need no quotes, unless they begin with one of `_WORDS`.
 _PLAIN = re.compile(r"[A-Za-z0-9+*/-][A-Za-z0-9+*/'._-]*")
 _WORDS = ("data_", "save_", "loop_", "stop_", "global_")
 

@@ -51,7 +51,7 @@ class PolymerChains(NamedTuple):
 
     @property
     def firsts(self) -> np.ndarray:
-        """Index of the first atom of each chain."""
+        """Position in `indices` of the first atom of each chain."""
         return np.cumsum(self.sizes) - self.sizes
 
     def __str__(self) -> str:

@@ -245,7 +245,7 @@ class EinsteinMSD(AnalysisBase):
         self.n_particles = len(atoms) if self._centers is None else len(self._centers[2])
         self._value_bytes = 12 if self._centers is None else 24
         self._has_cell = atoms.universe.trajectory.ts.dimensions is not None
-        # The last three rows are the cell vectors.
+        # If jumps are removed, three further rows contain the cell vectors.
         n_rows = self.n_particles + (0 if self._scheme is None else 3)
         self.row_bytes = self._value_bytes * n_rows
 

@@ -489,7 +489,7 @@ class _NearPairs(CorePart, Ragged):
         cutoff: float,
         periodic: bool,
     ):
-        # With one group, both entries are this group.
+        # If there is only one group, both entries contain its atoms.
         self._indices = _both_groups(indices)
         self._labels = None if labels is None else _both_groups(labels)
         self._sizes, self._cutoff, self._periodic = sizes, cutoff, periodic

@@ -661,7 +661,7 @@ class _Sampling:
         }
 
     def add_to(self, table: Table) -> Table:
-        """Add columns, bands and notes to a table of components and to its figure."""
+        """Add intervals, RMSIPs and notes to a table of components, and to its figure."""
         (label,), title, overlap = table.y, "variance (Å²)", "RMSIP of halves"
         n, bands = len(table.columns["component"]), {label: title_of_band(label)}
         columns = {

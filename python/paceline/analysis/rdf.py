@@ -803,7 +803,7 @@ class InterRDF_s(AnalysisBase):
         return sum(len(first) * len(second) for first, second in self.ags) * self.nbins
 
     def _check_room(self) -> None:
-        """Raise `UnsupportedError` if the counts exceed the free memory."""
+        """Raise `UnsupportedError` if the counts exceed the free memory or the maximum number."""
         needed, free = 8 * ARRAYS * self._n_counts, free_memory()
         if self._n_counts >= 2**32 or (free is not None and needed > free):
             room = "more than the maximum" if free is None else f"{amount(free)} are free"

@@ -71,10 +71,10 @@ class Call(NamedTuple):
 
 
 def describe_call(call: Call, frames: np.ndarray, context: RunContext) -> str:
-    """Describe an analysis and its run in one line, or the reason why this is impossible."""
+    """Describe an analysis and its run in one line, or state why they cannot be recorded."""
     try:
         text = json.dumps(_Recorder(call.shown).call(call, frames, context), ensure_ascii=False)
-        return text.replace("  ", " \\u0020")  # facts are written without repeated blanks
+        return text.replace("  ", " \\u0020")  # saving a fact would merge repeated blanks
     except UnsupportedError as error:
         return f"{UNKNOWN}{error}"
 

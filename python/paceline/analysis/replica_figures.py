@@ -209,7 +209,7 @@ def align(
         found: dict[tuple[float, ...], int] = {}
         for row in np.flatnonzero(~np.isnan(one[0])):
             place = (float(chains[row]), *(float(key[row]) for key in one), 0.0)
-            while place in found:  # for example pairs of residues of several chains
+            while place in found:  # equal keys, such as pairs of residues of several chains
                 place = (*place[:-1], place[-1] + 1)
                 several = True
             found[place] = int(row)
@@ -472,7 +472,7 @@ def draw_profile(profile: Profile, width: float) -> "Figure":
         for number, (pair, one) in enumerate(differences(means).items(), start=1):
             _draw_band(ax, x, ends, one.difference, one.interval, f"C{number}", pair)
         ax.axhline(0, color="black", linewidth=0.5)
-        unit = re.search(r" \([^()]+\)$", label)  # g(r) does not match
+        unit = re.search(r" \([^()]+\)$", label)  # g(r) has no unit, and does not match
         ax.set_ylabel(f"difference{unit[0] if unit else ''}")
         if title == titles[0]:
             legend_above(ax)

@@ -320,7 +320,10 @@ class Replicas:
                 warn(self._notes[-1])
 
     def _equilibrated_frames(self) -> dict[int, np.ndarray]:
-        """Return the equilibrated frames by `id()` of the trajectory; empty if all frames remain."""
+        """Return the equilibrated frames by `id()` of the trajectory.
+
+        The dictionary is empty if all frames are equilibrated.
+        """
         found: dict[int, tuple[np.ndarray, str, str]] = {}
         every = {}
         for name, ((group, _), battery) in self._named.items():
