@@ -270,8 +270,8 @@ class Chains:
     ) -> list[Atoms]:
         """Find C of the previous residue, N, CA and C of each residue, and N of the next residue.
 
-        Returns five groups, with one atom per residue each. A residue is left out if one of its
-        five atoms is missing, or if several atoms have its name.
+        Returns five groups, with one atom per residue each. Residues without both neighbours, or
+        without exactly one atom for each of the five, are left out.
         """
         indices = residues.resindices
         indices = indices[self._has_before[indices] & self._has_after[indices]]

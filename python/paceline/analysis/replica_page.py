@@ -58,7 +58,7 @@ from paceline.timing import Timings
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Width of figures, inches.
+#: Width of figures on the page, inches.
 WIDTH = 5.2
 #: Maximum number of residues, or of series, that one sentence names.
 REMARKED = 12
@@ -83,19 +83,19 @@ class ShownReplicas(Protocol):
 
     @property
     def groups(self) -> Mapping[str, Sequence[ShownBattery]]:
-        """Batteries of each group."""
+        """Batteries of the replicas in each group, by the name of the group."""
 
     @property
     def numbers(self) -> Mapping[str, Sequence[int]]:
-        """Numbers of the replicas of each group."""
+        """Numbers, from 1, of the replicas in each group."""
 
     @property
     def batteries(self) -> Sequence[ShownBattery]:
-        """All replicas."""
+        """Batteries of all replicas, group by group."""
 
     @property
     def names(self) -> list[str]:
-        """Names of the analyses."""
+        """Names of the analyses in any replica."""
 
     @property
     def timings(self) -> Timings:
@@ -110,7 +110,7 @@ class ShownReplicas(Protocol):
         """Means of series by name of the analysis, title of the series, and group."""
 
     def verdicts(self, name: str) -> Mapping[str, Mapping[str, SeriesVerdict]]:
-        """Return verdicts on series by title and group."""
+        """Return verdicts on the series of an analysis, by title of the series and group."""
 
     def equilibrated_means(self, name: str) -> dict[str, dict[str, ReplicaMean]]:
         """Return means over the equilibrated frames of each replica, by title and group."""
@@ -119,10 +119,10 @@ class ShownReplicas(Protocol):
         """Return differences of `equilibrated_means`, by title and "OTHER - FIRST"."""
 
     def tables(self, name: str) -> dict[str, list[Table | None]]:
-        """Return the tables of replicas by group."""
+        """Return the table of an analysis in each replica, by group."""
 
     def profile(self, name: str) -> Profile | None:
-        """Return the profiles of replicas at common positions."""
+        """Return the profiles of an analysis in all replicas, at common positions; None without."""
 
     def figures(
         self, name: str, width: float = ..., *, options: FigureOptions | None = ...
@@ -136,7 +136,7 @@ class ShownReplicas(Protocol):
 def page_of_replicas(
     replicas: ShownReplicas, shared_files: Sequence[str], options: FigureOptions
 ) -> str:
-    """Make the page; `shared_files` are the names of the tables that cover all analyses."""
+    """Make the page of replicas; `shared_files` are names of the tables that cover all analyses."""
     headings = {}
     for name in replicas.names:
         battery = next(one for one in replicas.batteries if name in one.shown)
@@ -154,7 +154,7 @@ def page_of_replicas(
 
 
 def _facts(replicas: ShownReplicas) -> list[tuple[str, str]]:
-    """Return facts about the groups and the run."""
+    """Return pairs of a title and a text: facts about each group, and about the run."""
     facts = []
     for group, batteries in replicas.groups.items():
         numbers = [len(next(iter(one.analyses.values())).frames) for one in batteries]
@@ -227,7 +227,8 @@ def _paragraphs(
 def answers_of_groups(replicas: ShownReplicas, names: Mapping[str, str]) -> list[str]:
     """Answer for each group whether its replicas are equilibrated, sampled, and agree.
 
-    `names` maps each analysis to its name in sentences. Angles and states are ignored.
+    `names` maps each analysis to its name in sentences. Analyses whose table has notes, or no
+    means, such as those of angles and of states, are ignored.
     """
     answers = []
     for group in replicas.groups:
@@ -264,7 +265,7 @@ def _brief(text: str, title: str) -> str:
 def _section(
     replicas: ShownReplicas, name: str, title: str, options: FigureOptions
 ) -> ResultSection:
-    """Make the card of an analysis on the page."""
+    """Make the section of an analysis on the page."""
     described = [one.described[name] for one in replicas.batteries if name in one.shown]
     # Leave out facts that differ between replicas, such as the files of energies.
     given = [

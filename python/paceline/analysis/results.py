@@ -377,7 +377,7 @@ class Results(dict[str, Any]):
             return
         if _ending(path) in self.FILES:
             name = temporary_name(path)
-            name = name.with_name(name.name + _ending(path))  # writers use the extension
+            name = name.with_name(name.name + _ending(path))  # the extension selects the writer
             with new_files([path], overwrite=overwrite, names=[name]), writing_to(path):
                 self.write_file(os.fspath(name), os.fspath(path))
             return

@@ -55,7 +55,7 @@ def _infinite(table: Table, title: str) -> str:
 
 
 def _describe_angles(degrees: np.ndarray, by_time: bool) -> str:
-    """Describe periodic angles by their circular mean and standard deviation."""
+    """Describe periodic angles by their circular mean and standard deviation; "" without a mean."""
     turns = np.exp(1j * np.radians(degrees))
     if len(turns) == 0 or abs(turns.mean()) < np.finfo(float).eps:
         return ""

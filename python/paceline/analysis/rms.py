@@ -257,7 +257,7 @@ class RMSD(AnalysisBase):
         legend = {"RMSD (Å)": describe_selection(self.select, self.atomgroup)}
         for k, selection in enumerate(self.groupselections, start=1):
             title = f"RMSD of {selection} (Å)"
-            # Equal selections may differ in their weights.
+            # Equal selections, which may differ in their weights, need different titles.
             legend[title if title not in legend else f"RMSD of group {k} (Å)"] = f"{selection}"
         columns = dict(zip(legend, value.T, strict=True))
         # Sentences name the RMSDs of `groupselections` first, because `select` is then only for the

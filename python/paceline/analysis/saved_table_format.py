@@ -268,7 +268,7 @@ def _column(cells: Sequence[str]) -> np.ndarray:
 
 
 def _facts(lines: Iterable[str]) -> dict[str, str]:
-    """Split lines of facts at their first colon."""
+    """Split lines into keys and values at their first colon; ignore lines without a colon."""
     pairs = (line.strip().partition(": ") for line in lines)
     return {key: value for key, colon, value in pairs if colon}
 
@@ -607,7 +607,7 @@ def _describe_values(states: States, arrays: Mapping[str, Any]) -> JsonObject | 
 
 
 def _states_of(given: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> States:
-    """Make states or values from their description."""
+    """Make states, or values of parts, from their description in the line of a figure."""
     parts = _array(given["parts"])
     if "values" in given:
         values = given["values"]
@@ -667,7 +667,7 @@ def _grid(
         return None
     grid = np.full(shape, np.nan)
     grid[places[0], places[1]] = arrays[rule["column"]]
-    if "diagonal" in rule:  # the columns contain only the upper triangle
+    if "diagonal" in rule:  # the columns contain only the upper triangle of a symmetric matrix
         if shape[0] != shape[1]:
             return None
         grid[places[1], places[0]] = arrays[rule["column"]]

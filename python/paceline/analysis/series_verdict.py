@@ -52,9 +52,10 @@ class Convergence:
     Attributes
     ----------
     verdict : {"sampled", "not shown to be sampled", "drifting"}
-        "sampled" if at least 10 values are independent with a probability of 95 %, no drift is
-        found, and, if the values change between two states, each state was left at least 10 times.
-        "drifting" if no equilibrated part begins within the first half.
+        "sampled" if there are 20 values or more, at least 10 values are independent with a
+        probability of 95 %, no drift is found, the means of both halves agree, the interval is as
+        narrow as asked for, and, if the values change between two states, each state was left at
+        least 10 times. "drifting" if no equilibrated part begins within the first half.
     mean : float
         Mean of the equilibrated part, in the unit of the series; if the series drifts, mean of all
         values. If times are strongly uneven, values are weighted by the time that they stand for.
@@ -271,7 +272,7 @@ def _first_row(rows: np.ndarray, start: int, times: np.ndarray | None) -> int:
 
 
 def _time_of(row: int | None, times: np.ndarray | None) -> float:
-    """Return the time of a row, or its index."""
+    """Return the time of a row, or its index if there are no times; NaN without a row."""
     if row is None:
         return np.nan
     return float(row if times is None else times[row])
@@ -287,7 +288,7 @@ def _unknown(
     mean, is_constant = np.nan, False
     if len(values):
         is_constant = bool(values.min() == values.max())
-        mean = float(values[0] if is_constant else values.mean()) + 0.0  # not -0
+        mean = float(values[0] if is_constant else values.mean()) + 0.0  # avoid -0
     unknown = (np.nan, np.nan)
     start = _first_row(rows, 0, times) if len(rows) else None
     return Convergence(

@@ -202,8 +202,8 @@ def _title(title: str, found: StructureFrame) -> str:
 def chain_ids(atoms: Atoms, longest: int = 1) -> np.ndarray:
     """Return the chain ID of each atom, with at most `longest` letters.
 
-    It is taken from the topology, or else from the name of the segment; otherwise each segment gets
-    a free letter.
+    It is taken from the topology, or else from the name of the segment. If neither is valid, each
+    segment gets the next free ID; if none is free, IDs repeat.
 
     Examples
     --------
@@ -273,7 +273,10 @@ def _pdb(
 
 
 def _bonded_atoms(system: System) -> Iterator[list[int]]:
-    """Yield lists of numbers (from 1): an atom with bonds, and up to four atoms bonded to it."""
+    """Yield lists of numbers (from 1): an atom with bonds, and up to four atoms bonded to it.
+
+    Yields nothing if there are no bonds, or if an atom number has more than five digits.
+    """
     bonds = attribute_of(system, "bonds")
     if bonds is None or len(bonds) == 0 or len(system.atoms) >= 10 ** _PDB.digits[0]:
         return

@@ -108,9 +108,9 @@ def survey(
     r"""Analyse many trajectories, and write tables of all results.
 
     A second call computes only trajectories that are new or changed. A trajectory counts as changed
-    if its files, the analyses, the chosen frames or the version of paceline differ. If a call was
-    killed, the next call continues. The tables have the same bytes, however often the survey was
-    interrupted, and for any number of workers.
+    if its files, the analyses, the chosen frames or the version of paceline, NumPy or MDAnalysis
+    differ. If a call was killed, the next call continues. The tables have the same bytes, however
+    often the survey was interrupted, and for any number of workers.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ def program_versions() -> dict[str, str]:
 
 
 def with_digest(given: SurveySettings) -> SurveySettings:
-    """Add the digest of the settings and of the programs."""
+    """Return settings to which the digest of the settings and of the programs is added."""
     about = vars(given) | {"folder": "", "descriptions": battery_text(given)}
     programs = core_digest(), sorted(program_versions().items())
     return replace(given, digest=digest(programs, sorted(about.items()))[:DIGITS])
@@ -185,9 +185,9 @@ def facts_of(entry: SurveyEntry, settings: SurveySettings) -> JsonObject:
 
 
 def state_of(entry: SurveyEntry, settings: SurveySettings) -> str:
-    """Return a digest of names, sizes and times of all files; empty unless all files are local.
+    """Return a digest of an entry's options, and of names, sizes and times of all its files.
 
-    Files that a topology includes count, too.
+    It includes files that a topology includes. It is empty unless all files are local and exist.
     """
     topology = entry.topology
     if topology.endswith(f"/{mdcath.ATOMS}"):

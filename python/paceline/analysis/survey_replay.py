@@ -67,7 +67,7 @@ COMPARED = tuple(
 #: Columns of numbers that are not computed by sums, such as times of frames, and so are equal on
 #: all processors.
 EXACT = ("first_time", "last_time", "time", "equilibrated_at", "equilibrated_from")
-#: Types of the columns of a catalogue.
+#: Possible types of the columns of a catalogue.
 TYPES = ("string", "bool", "int64", "double")
 #: Columns whose values identify a row in a message.
 NAMES = ("analysis", "quantity", "x", "frame", "message")

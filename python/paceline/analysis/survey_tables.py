@@ -508,7 +508,7 @@ class TableWriter:
 
 
 def _value(entry: SurveyEntry, name: str, kind: str) -> object:
-    """Return the value of a catalogue's column, or None."""
+    """Return the value of an entry in a column of the catalogue; None if it has none."""
     if name in ("id", "replica", "group"):
         return vars(entry)[name]
     value = entry.columns.get(name)
@@ -633,7 +633,7 @@ class _RowGroups:
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
     def rows(self, begin: int, end: int) -> "pyarrow.Table":
-        """Return some rows, which are in one row group."""
+        """Return the rows from `begin` to `end`, which are in one row group."""
         number = int(np.searchsorted(self._begins, begin, side="right")) - 1
         if number not in self._kept:
             if len(self._kept) >= self._most:

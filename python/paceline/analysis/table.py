@@ -8,7 +8,7 @@ import numpy as np
 from paceline.analysis.uncertainty import SeriesMean, in_order, mean_of_series, used_rows
 from paceline.contract.system_interface import Atoms, Residues, attribute_of, has_attribute
 
-#: Maximum number of rows in a frequency table.
+#: Maximum number of rows in a table of the most frequent items.
 MOST_FREQUENT = 1000
 #: Maximum number of items in a timeline of the most frequent items.
 MOST_MARKED = 20
@@ -127,7 +127,7 @@ class Table:
         object.__setattr__(self, "panels", panels)
 
     def cells(self, title: str, rows: slice = slice(None)) -> list[object]:
-        """Numbers or names in some rows of a column; counts are integers."""
+        """Return the numbers or names in some rows of a column; counts become integers."""
         found = self.columns[title][rows].tolist()
         if title in self.counts:
             return [value if value != value else int(value) for value in found]

@@ -15,9 +15,9 @@ from paceline.engine.stage_over_collected_rows import allocate_results
 
 #: Minimum number of frames along an edge of a tile.
 SMALLEST_TILE = 32
-#: Usual number of frames along an edge of a tile.
+#: Maximum number of frames along an edge of a tile, unless there are very many frames.
 TILE = 256
-#: Maximum number of frames along an edge of a tile.
+#: Maximum number of frames along an edge of a tile, if there are 32 times this number or more.
 LARGEST_TILE = 512
 #: Maximum size of the positions of the frames along an edge, bytes.
 TILE_BYTES = 8 * 2**20
@@ -57,7 +57,7 @@ class PairRmsds:
         return {**vars(self), "_kernel": None}
 
     def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
-        """Return the distances between all frames of `first` and `second`, padded to a tile."""
+        """Return the distances between all frames of `first` and `second`; pad with 0 to a tile."""
         if self._kernel is None:
             self._kernel = _core.PairRmsd(*self._arguments, superposition=self._superposition)
         found = np.zeros((len(first), len(second)), self._dtype)
@@ -77,7 +77,7 @@ class PairMetrics:
         self._cutoff, self._dtype = cutoff, dtype
 
     def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
-        """Return the distances between all frames of `first` and `second`, padded to a tile."""
+        """Return the distances between all frames of `first` and `second`; pad with 0 to a tile."""
         found = np.full((len(first), len(second)), np.nan)
         rows, columns = (np.flatnonzero(~left_out(some)) for some in (first, second))
         for i in rows:

@@ -105,7 +105,7 @@ class FrameBatches:
     n_samples : int
         Number of samples in an epoch.
     n_atoms : int
-        Number of atoms of a sample.
+        Number of atoms in each frame of a sample.
     sample_bytes : int
         Size of the fields of a sample, bytes.
     block_frames : list of int
@@ -224,7 +224,7 @@ class FrameBatches:
             )
 
     def _warn_of_memory(self, mixed: int, limit: int) -> None:
-        """Warn if the blocks that are in use at a time need more memory than `max_memory`."""
+        """Warn if `max_memory` is less than the memory of twice `mixed_blocks` blocks."""
         assert self._order.blocks is not None
         n_blocks = min(2 * mixed, len(self._order.blocks[0]))
         needed = self._reader.memory_of(n_blocks)

@@ -56,7 +56,7 @@ class SeriesMean:
     mean : float
         Arithmetic mean, in the unit of the series.
     n_values : int
-        Number of values, without those that are NaN or infinite.
+        Number of values, without those that are NaN or infinite, or have no time of their own.
     inefficiency : float
         Statistical inefficiency g: one of g values is independent; NaN for less than 4 values.
     error : float

@@ -70,7 +70,8 @@ class SurvivalProbability(SelectedAtoms):
         Workers cannot evaluate the selection; or, in the run, frames or their times are not
         equidistant.
     ValueError
-        In the run: a lag or a step exceeds the number of frames.
+        In the run: the largest lag exceeds the number of frames, or a parameter is not a whole
+        number or too small.
 
     Examples
     --------
@@ -181,7 +182,8 @@ class SurvivalProbability(SelectedAtoms):
         Raises
         ------
         ValueError
-            A lag or a step exceeds the number of frames.
+            The largest lag exceeds the number of frames, or a parameter is not a whole number or
+            too small.
         """
         if tau_max is not None:
             self.tau_max = tau_max

@@ -43,7 +43,7 @@ def sharing_requests(jobs: Sequence[AnyJob], n_processes: int) -> list[AnyJob]:
 class CollectiveRun(Protocol):
     """Processes that called `run` together: one process coordinates the run, the others work."""
 
-    #: True for the process that plans, schedules and collects.
+    #: True for the process that plans the run, schedules blocks and collects results.
     is_coordinator: bool
 
     def __enter__(self) -> Self: ...
@@ -72,18 +72,18 @@ class SingleProcessRun:
         """Do nothing: there is no other process."""
 
     def broadcast(self, make: Callable[[], object]) -> Any:
-        """Return the created object."""
+        """Create an object, and return it."""
         return make()
 
 
 class Backend:
-    """Workers that compute blocks."""
+    """Workers that compute blocks of frames, and the way in which they get these blocks."""
 
     #: Name of the backend in the timings.
     name: str
     #: Number of blocks computed at the same time.
     n_workers: int
-    #: Rule by which tasks are assigned to workers.
+    #: Rule by which tasks are assigned to workers, "dynamic" or "static".
     schedule: str = "dynamic"
     #: True if a later stage runs most blocks in the same processes as the first stage, so that
     #: processes can store decoded frames for later stages.

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 AHEAD = 2
 #: Time between checks for idle workers, and for changes of the number of workers, seconds.
 LOOK = 1.0
-#: Maximum time to fetch a result, seconds; after this time the batch is run again.
+#: Maximum time to fetch a result, seconds; after this time the batch is run again. Also the maximum
+#: time for workers to report the contents of their caches.
 FETCH = 30.0
 #: Maximum time to wait for the first worker of the cluster, seconds.
 WAIT = 60.0
@@ -296,7 +297,7 @@ class DaskRun:
             return False
         try:
             return all(self._ask(self._client.who_has, self._scattered).values())
-        except CancelledError:  # cancelled meanwhile
+        except CancelledError:  # a job was cancelled meanwhile
             return False
 
     def _fill(self) -> None:

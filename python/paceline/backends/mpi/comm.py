@@ -29,9 +29,9 @@ from paceline.errors import PacelineError, UnsupportedError, WorkerError
 T = TypeVar("T")
 U = TypeVar("U")
 
-#: First sleep between polls, s.
+#: Length of the first sleep between polls for messages, s.
 SHORTEST = 2e-4
-#: Longest sleep between polls, after a long time without messages, s.
+#: Longest sleep between polls, reached after a long time without messages, s.
 LONGEST = 1e-2
 #: Longest sleep when all ranks already take part in the call, or bytes are in transfer, seconds. A
 #: pure spin is slow: with 16 ranks on two cores, Gatherv of 80 MB took 7 s, but Igatherv with
@@ -460,7 +460,7 @@ class RankErrors:
             return None, error
 
     def _is_same(self, data: bytes) -> bool:
-        """Compare digests of the data on all ranks; nearly always they are equal."""
+        """True if `data` is the same on all ranks, which is nearly always so; compare digests."""
         digest = np.frombuffer(hashlib.blake2b(data, digest_size=8).digest(), dtype=np.uint64)
         # After the reduction: the maximum, and the bitwise complement of the minimum.
         ends = np.concatenate([digest, ~digest])
@@ -522,10 +522,10 @@ _OTHERS = (
 
 
 class LoneWorld(MPI.Intracomm):
-    """COMM_WORLD as a script on one rank uses it.
+    """Object that replaces COMM_WORLD in a script that runs on one rank.
 
-    Its handle is the null communicator. MPI therefore refuses every other use of it, for example
-    to create a window or to open a file.
+    It forwards the members in `_ALONE` to COMM_WORLD. Its handle is the null communicator, so that
+    MPI refuses every other use of it, for example to create a window or to open a file.
     """
 
     def __new__(cls, comm: MPI.Intracomm) -> "LoneWorld":

@@ -56,7 +56,8 @@ class RankScheduler:
         self._requests: dict[ThreadAddress, int] = {}
         self._idle: dict[int, Sequence[int]] = {}
         self._replies: dict[int, Reply] = {rank: Reply() for rank in range(n_ranks)}
-        #: Rank whose result of a block was accepted, by job and number of the block.
+        #: Rank whose result of a block was accepted, by job and number of the block. Blocks that
+        #: rank 0 computed are not included.
         self._ranks: dict[tuple[int, int], int] = {}
 
     @property

@@ -19,7 +19,7 @@ from paceline.errors import UnsupportedError
 REQUIRED = 300.0
 #: Time that a rank waits for the others if joint opening is optional, s.
 OPTIONAL = 10.0
-#: Longest sleep between polls, s.
+#: Longest sleep between polls for messages of other ranks, s.
 _POLL = 2e-3
 _REMEDY = "; with comm=, all ranks must open the same files in the same order"
 _HERE, _READY, _LEFT, _BEGIN, _ALONE = "here", "ready", "left", "begin", "alone"

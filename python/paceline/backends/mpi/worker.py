@@ -52,7 +52,7 @@ class RunRequest:
     n_threads: int
     #: Number of blocks of each job.
     n_blocks: Sequence[int]
-    #: "gather" or "one-sided".
+    #: How results are collected: "gather" or "one-sided".
     collect: str
     #: True if ranks run on several hosts, whose clocks differ.
     compare_clocks: bool
@@ -98,7 +98,7 @@ class Reply:
 class RunFinished:
     """Message to workers that all blocks are finished, or that the run has failed."""
 
-    #: Last reply of the run.
+    #: Last reply to the rank in this run.
     reply: Reply
     #: True if the run failed, so that no results are collected.
     failed: bool
@@ -127,7 +127,7 @@ class ComputeThread:
         self._queue: queue.SimpleQueue[AnyTask | None] = queue.SimpleQueue()
         self._held: deque[AnyTask] = deque()
         self._since = 0.0
-        #: Seconds and number of frames of each of the last blocks.
+        #: Duration (s) and number of frames of each of the last blocks.
         self._paces: deque[tuple[float, int]] = deque(maxlen=REMEMBERED)
         self._stopped = False
         self._worker = ""
