@@ -116,8 +116,8 @@ class EinsteinMSD(AnalysisBase):
         there is no fit. If both are None and the run has too few frames, there is no fit either,
         and a warning is issued.
     errors : bool
-        Also compute the 95 % interval of the MSD at each lag time, from the differences between
-        molecules or time blocks, like the interval of the diffusion coefficient.
+        Also compute the 95 % interval of the MSD at each lag time, between molecules or time blocks
+        as that of the diffusion coefficient.
 
     Attributes
     ----------

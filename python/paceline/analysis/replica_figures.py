@@ -117,7 +117,7 @@ class Profile:
 
 
 def differences(means: Mapping[str, ReplicaMean]) -> dict[str, GroupDifference]:
-    """Return the difference of each other group from the first group, by "OTHER - FIRST"."""
+    """Return differences of the other groups from the first, by names like "mutant - wild type"."""
     first, *others = means
     return {
         f"{other} - {first}": difference_of_groups(means[first], means[other]) for other in others

@@ -116,7 +116,7 @@ class ShownReplicas(Protocol):
         """Return means over the equilibrated frames of each replica, by title and group."""
 
     def equilibrated_differences(self, name: str) -> dict[str, dict[str, GroupDifference]]:
-        """Return differences of `equilibrated_means`, by title and "OTHER - FIRST"."""
+        """Return differences of `equilibrated_means`, by title and "SECOND - FIRST" group."""
 
     def tables(self, name: str) -> dict[str, list[Table | None]]:
         """Return the table of an analysis in each replica, by group."""

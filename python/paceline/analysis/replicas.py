@@ -368,7 +368,7 @@ class Replicas:
 
     @property
     def differences(self) -> dict[str, dict[str, dict[str, GroupDifference]]]:
-        """Differences from the first group, by analysis, title of a series, and "OTHER - FIRST"."""
+        """Differences from the first group, by analysis, series, and "SECOND - FIRST"."""
         return {
             name: {title: differences(of_groups) for title, of_groups in of_series.items()}
             for name, of_series in self.means.items()
@@ -435,7 +435,7 @@ class Replicas:
         Returns
         -------
         dict of str to dict of str to GroupDifference
-            Differences of `equilibrated_means` by title and "OTHER - FIRST".
+            Differences of `equilibrated_means` by title and "SECOND - FIRST".
         """
         return {title: differences(of) for title, of in self.equilibrated_means(name).items()}
 
