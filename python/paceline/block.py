@@ -94,8 +94,8 @@ def cell_of(trajectory: Any) -> np.ndarray:
 #: Cell that structure files state if a system has none (Å and degrees), and the relative tolerance
 #: for recognising it.
 PLACEHOLDER, ROUNDED = np.array([1.0, 1.0, 1.0, 90.0, 90.0, 90.0]), 1e-5
-#: Minimum volume per atom, Å³. For comparison: 5.7 in diamond, 0.9 in a Lennard-Jones solid in
-#: reduced units.
+#: A cell is a placeholder if the product of its lengths is smaller than this volume per atom, Å³.
+#: For comparison: 5.7 in diamond, 0.9 in a Lennard-Jones solid in reduced units.
 LEAST_VOLUME = 0.1
 
 
@@ -289,7 +289,10 @@ class Block:
 
 
 def check_refused(block: Block, refused: tuple[int, str] | None) -> None:
-    """Raise `ValueError` with the frame number if a kernel has refused a row."""
+    """Raise `ValueError` with the frame number if a kernel has refused a row.
+
+    `refused` is the row in the block and the kernel's reason, or None.
+    """
     if refused is not None:
         row, reason = refused
         raise ValueError(f"frame {block.frames[row]}: {reason}")
@@ -377,7 +380,8 @@ class FrameBuffer:
     ) -> Self:
         """Allocate arrays for frames.
 
-        With `check_validity`, the fields are only checked: an array for the check replaces theirs.
+        With `check_validity`, the fields are only checked and not stored: the array `validity`, for
+        the results of the check, is allocated instead of the arrays of the fields.
         """
         n = len(frames)
         kept = () if check_validity else fields

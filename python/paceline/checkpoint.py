@@ -79,7 +79,7 @@ class Checkpoint:
         check_output(path, overwrite=True)
         self._journal = Journal(path)
         self._records = self._journal.records()
-        # Records of stages that have not begun yet.
+        # Records, read from the journal, of stages that have not begun yet.
         self._later: list[bytes] = []
         self._shift = 0
         self._stopping = Stopping()
@@ -220,7 +220,7 @@ class Checkpoint:
                 self._due = now + max(INTERVAL, SHARE * (now - begun))
 
     def _write(self) -> None:
-        """Write new results; if that fails, warn and try again next time."""
+        """Write new results; if that fails, warn once, and try again at the next write."""
         if self._later:  # a rewrite would lose the records of stages that have not begun yet
             return
         try:
@@ -285,7 +285,7 @@ class Checkpoint:
                 warn(f"{self._journal.path}: {error.strerror}: delete it yourself, it is done with")
 
     def _leave(self, error: BaseException) -> None:
-        """Write what was collected before an error, and report it."""
+        """Write what was collected before an error; state in the error how much is stored."""
         if self._begun and self._whole and not isinstance(error, CheckpointError):
             with contextlib.suppress(CheckpointError):  # the run ends with `error` instead
                 self._write()
@@ -423,7 +423,7 @@ def uppermost(nodes: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def facts(runs: Sequence[FramePass]) -> list[Fact]:
-    """Collect all facts that determine the bits of the results, except for the machine.
+    """Collect all facts that determine the bits of the results, except those about the machine.
 
     Facts are equal in every process that makes the same run.
     """
@@ -457,7 +457,10 @@ def difference(there: Sequence[Sequence[str]], here: Sequence[Fact]) -> str | No
 
 
 def _fact(what: str, shown: str, *compared: object) -> Fact:
-    """Create a fact. Runs are compared by the values `compared`, or by the text without them."""
+    """Create a fact that identifies a run, with the text `shown` for messages.
+
+    Runs are compared by the values `compared`; if none are given, by the text.
+    """
     return what, shown, digest(*(compared or (shown,)))
 
 

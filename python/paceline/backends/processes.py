@@ -60,7 +60,8 @@ from paceline.performance.record import DuplicateAttempt, HostClocks
 #: Maximum time to wait for a worker that still computes a block which another worker has finished,
 #: seconds.
 GRACE = 0.1
-#: Duration of the sample from which the remaining time is estimated, seconds.
+#: Time for which `Adaptive` computes in this process before it estimates the remaining time,
+#: seconds.
 SAMPLE = 0.3
 #: Minimum remaining time for which processes are started, seconds. Starting them takes about one
 #: second, because they import MDAnalysis.
@@ -221,7 +222,10 @@ class Adaptive(ForMDAnalysis):
     def call_remote(
         self, remote: RemoteCall, name: str, calls: Sequence[FunctionTask], bar: Progress
     ) -> list[object]:
-        """Call a function with the argument of each call, in this process or in workers."""
+        """Call a function with the argument of each call, in this process or in workers.
+
+        Returns the results in the order of the calls.
+        """
         n_left, n_done = sum(call.n_frames for call in calls), 0
         done: list[object] = []
         begun, may_send = time.monotonic(), self.n_workers > 1
@@ -335,7 +339,8 @@ def run_batches(
             done, _ = wait(pending, timeout, FIRST_COMPLETED)
             if not done:
                 hang_check.check()
-            # If several errors arrive together, the error of the first task is raised.
+            # If several errors arrive together, the error of the batch that was sent first is
+            # raised.
             for future in sorted(done, key=lambda one: pending[one][2]):
                 batch, since, _ = pending[future]
                 result = _result_of(future, batch)
@@ -418,7 +423,7 @@ PATIENCE_WITH_POOLS = 2.0
 
 
 class HangCheck:
-    """Regular check for a hanging pool; its workers are killed, so that it raises an error."""
+    """Regular check if a pool hangs; kills the workers of such a pool, so that it raises an error."""
 
     def __init__(self, executor: Executor):
         self._executor: Any = executor
@@ -427,7 +432,10 @@ class HangCheck:
         self.found = False
 
     def check(self) -> None:
-        """Look for a worker that has been dead for some time; skip executors without processes."""
+        """Break the pool if a worker has been dead for `PATIENCE_WITH_POOLS` seconds.
+
+        Do nothing for an executor without processes.
+        """
         processes = self._processes()
         if not any(map(_has_ended, processes)):
             self._dead_since = None
@@ -442,7 +450,7 @@ class HangCheck:
         return list(found.values()) if isinstance(found, dict) else []
 
 
-#: Executors that are ended before this process waits for its children.
+#: Loky executors whose workers are killed before this process waits for its children.
 _ended_early: weakref.WeakSet[object] = weakref.WeakSet()
 
 
@@ -451,7 +459,8 @@ def kill_at_exit(executor: Any) -> None:
     with contextlib.suppress(AttributeError):
         executor._flags.kill_workers = True
     if multiprocessing.parent_process() is not None and executor not in _ended_early:
-        # Processes of multiprocessing wait for their children before functions of atexit run.
+        # A process that multiprocessing started waits for its children before functions of atexit
+        # run; the workers must have been killed by then.
         _ended_early.add(executor)
         Finalize(None, _end_early, exitpriority=0)
 
@@ -488,7 +497,7 @@ def _has_ended(process: Any) -> bool:
 
 
 def _break_pool(processes: list[Any], queue: Any) -> None:
-    """Kill all processes that have the results pipe open, and close it in this process."""
+    """Kill all workers, which have the results pipe open; close its writing end in this process."""
     for process in processes:
         with contextlib.suppress(OSError, ValueError, TypeError):
             if process.exitcode is None:

@@ -95,7 +95,7 @@ class _SharedScheduler:
             return self._scheduler.finished
 
     def assign(self, worker: str) -> AnyTask | None:
-        """Wait for a task for a worker; return None if all tasks are finished."""
+        """Wait for a task for a worker; return None if all tasks are finished, or after `stop`."""
         with self._changed:
             while not self._stopped and not self._scheduler.finished:
                 timeout = None
@@ -135,7 +135,8 @@ class _SharedScheduler:
     def complete(self, result: BlockResult) -> bool:
         with self._changed:
             counts = self._scheduler.complete(result)
-            # All tasks may be finished now, or the estimate of overdue times may have changed.
+            # Wake waiting threads: all tasks may be finished now, or the time at which a running
+            # task counts as overdue may have changed.
             self._changed.notify_all()
         return counts
 
@@ -154,7 +155,7 @@ def _drain_attempts(results: Results) -> Iterator[DuplicateAttempt]:
 
 
 def _first_error(failure: _Failure, scheduler: _SharedScheduler, results: Results) -> BaseException:
-    """Return the error of the failed block that has the lowest frame number."""
+    """Stop the scheduler; return the error of the failed task that is first in frame order."""
     scheduler.stop()
     if isinstance(failure.error, Exception):
         scheduler.wait_for_earlier(failure.task, GRACE)

@@ -57,7 +57,7 @@ class Command(NamedTuple):
         return parser
 
     def add(self, commands: Commands) -> CommandParser:
-        """Add the command and its arguments."""
+        """Add the command of this analysis, and its arguments."""
         entry, parser = self.entry, self.parser(commands)
         add_analysis_arguments(parser, select=self.select, files=tuple(entry["files"]))
         if entry["chooses"]:
@@ -162,14 +162,14 @@ def run_analysis_command(args: argparse.Namespace) -> None:
 
 
 def add_rmsd(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `rmsd` and its arguments."""
     parser = command_of("rmsd").add(commands)
     parser.set_defaults(analysis_of=rmsd_of)
     return parser
 
 
 def rmsd_of(args: argparse.Namespace) -> Any:
-    """Open the Universe, and make the analysis that the arguments describe."""
+    """Open the Universe, and make the `RMSD` analysis that the arguments describe."""
     from paceline.analysis.rms import RMSD
     from paceline.cli.run_analysis_command import open_universe, reference_and_frame
 
@@ -186,7 +186,7 @@ def rmsd_of(args: argparse.Namespace) -> Any:
 
 
 def add_rdf(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `rdf` and its arguments."""
     parser = command_of("rdf").add(commands)
     add_pair_arguments(parser.section("calculation"))
     parser.set_defaults(analysis_of=rdf_analysis_of)
@@ -255,7 +255,7 @@ def add_pair_arguments(section: Any) -> None:
 
 
 def rdf_analysis_of(args: argparse.Namespace) -> object:
-    """Open the Universe, and make the analysis that the arguments describe."""
+    """Open the Universe, and make the RDF analysis that the arguments describe."""
     from paceline.cli.run_analysis_command import open_universe
 
     analysis = rdf_of(open_universe(args), args)
@@ -265,7 +265,7 @@ def rdf_analysis_of(args: argparse.Namespace) -> object:
 
 
 def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
-    """Make the analysis that the arguments describe for an opened Universe."""
+    """Make an `InterRDF`, or with --sites an `InterRDF_s`, for an opened Universe."""
     from paceline.analysis.rdf import InterRDF, InterRDF_s
     from paceline.cli.run_analysis_command import select_nonempty
     from paceline.performance.number_format import many
@@ -293,7 +293,7 @@ def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
     if blocks is None and args.exclude_same is None and compounds[0] == compounds[1]:
         n_shared = len(first & second)
         if first == second:
-            blocks = (1, 1)  # exclude pairs of an atom with itself, which would exceed all others
+            blocks = (1, 1)  # omit each atom's pair with itself, because its peak would dwarf g(r)
         elif n_shared and not any(compounds) and args.range[0] <= 0:
             warn(
                 f"InterRDF: --select and --select-2 share {many(n_shared, 'atom')}, and each of "
@@ -312,7 +312,7 @@ def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
 
 
 def add_align(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `align` and its arguments."""
     command = command_of("align")
     parser = command.parser(commands)
     add_system_arguments(parser, select=command.select)
@@ -333,7 +333,7 @@ def add_align(commands: Commands) -> CommandParser:
 
 
 def run_align(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `align`."""
     from paceline.analysis.align import AlignTraj
     from paceline.cli.print_results import say_results
     from paceline.cli.run_analysis_command import (

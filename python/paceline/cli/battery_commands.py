@@ -82,7 +82,7 @@ examples:
 
 
 def add_analyses(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `analyses` and its arguments."""
     parser = commands.add_parser(
         "analyses",
         help="list all analyses",
@@ -98,7 +98,7 @@ def add_analyses(commands: Commands) -> CommandParser:
 
 
 def run_analyses(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `analyses`."""
     found = catalogue().values()
     if args.json:
         print_json("analyses", analyses=[*found])
@@ -112,7 +112,7 @@ def run_analyses(args: argparse.Namespace) -> None:
 
 
 def add_run(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `run` and its arguments."""
     parser = commands.add_parser(
         "run",
         help="run the analyses that a file describes, in one pass",
@@ -130,7 +130,7 @@ def add_run(commands: Commands) -> CommandParser:
 
 
 def add_battery(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `battery` and its arguments."""
     parser = commands.add_parser(
         "battery",
         help="run the usual analyses of the molecules in a system, in one pass",
@@ -214,7 +214,7 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
 
 
 def run_run(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `run`."""
     from paceline.analysis.battery import ENERGIES, Battery
     from paceline.analysis.battery_definitions import read_battery_file
 
@@ -233,7 +233,7 @@ def run_run(args: argparse.Namespace) -> None:
 
 
 def run_battery(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `battery`."""
     from paceline.analysis.battery import Battery
     from paceline.analysis.battery_definitions import DEFAULTS
 
@@ -256,7 +256,10 @@ def run_battery(args: argparse.Namespace) -> None:
 def _run(
     args: argparse.Namespace, groups: Mapping[str, Any], make: Any, names: Iterable[str] = ()
 ) -> None:
-    """Make and run a battery, or one for each replica; `names` are analyses that each contains."""
+    """Make a battery of analyses, or one for each replica, and run it.
+
+    `names` are the names of analyses that every battery contains.
+    """
     from paceline.cli.run_analysis_command import check_battery_options, run_battery_of, system_of
 
     groups = groups or _groups_of(args)

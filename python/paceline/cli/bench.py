@@ -66,10 +66,10 @@ _OF_BACKEND = {"processes": ("loky",), "dask": ("dask", "distributed"), "mpi": (
 
 @contextmanager
 def _prepared_files(state: str, files: Sequence[str]) -> Iterator[tuple[list[str] | None, float]]:
-    """Prepare a run: yield copies of the files, if any, and the fraction of files in memory.
+    """Prepare a run: yield copies of the files, and the fraction of the files' bytes in memory.
 
-    The fraction refers to this machine; it is NaN if unknown. Copies are made with their frame
-    index, and deleted after the run.
+    Copies are None unless the state is "copies"; they are made with their frame index, and deleted
+    after the run. The fraction refers to this machine; it is NaN if unknown.
     """
     if state != "copies":
         yield None, _drop_from_cache(files) if state == "cold" else _cached_fraction(files)
@@ -81,13 +81,16 @@ def _prepared_files(state: str, files: Sequence[str]) -> Iterator[tuple[list[str
 
 
 def _cached_fraction(files: Sequence[str]) -> float:
-    """Fraction of files in memory; NaN if the system does not report it."""
+    """Return the fraction of the files' bytes in memory; NaN if the system does not report it."""
     share = cached_share_of_all(files)
     return math.nan if share is None else share
 
 
 def _drop_from_cache(files: Sequence[str]) -> float:
-    """Drop files from memory; return the fraction that is still in memory."""
+    """Drop files from memory; return the fraction that is still in memory.
+
+    Raises `UnsupportedError` if this fraction is above `DROPPED`.
+    """
     for path in files:
         drop_from_cache(path)
     kept = _cached_fraction(files)
@@ -100,7 +103,10 @@ def _drop_from_cache(files: Sequence[str]) -> float:
 
 
 def _copy(path: str, stack: ExitStack) -> str:
-    """Copy a file into a temporary folder in the same directory."""
+    """Copy a file into a new temporary folder beside it; return the path of the copy.
+
+    `stack` deletes the folder. Raises `UnsupportedError` if the disk has too little free space.
+    """
     folder = Path(path).absolute().parent
     room, needed = shutil.disk_usage(folder).free, os.path.getsize(path)
     if needed > room:
@@ -288,12 +294,12 @@ class Bench:
 
     @property
     def backend(self) -> str:
-        """Backend that the workers use."""
+        """Name of the backend that the measured runs use."""
         return self._args.backend or BACKENDS[0]
 
     @property
     def launcher(self) -> str:
-        """Command that starts ranks; empty if there is none."""
+        """Command that starts the ranks of MPI; empty for other backends."""
         return " ".join(self._launcher)
 
     def _order(self) -> Iterator[tuple[str, int, int]]:
@@ -316,7 +322,7 @@ class Bench:
     def _once(
         self, n: int, n_frames: int | None, *, show: bool = False
     ) -> tuple[JsonObject, float]:
-        """Do one run; return its measurements, and its time in s."""
+        """Do one run; return its measurements, and the time of the whole command, s."""
         load, *_ = load_averages() or (float("nan"),)
         with _prepared_files(self.state, self.files) as (copies, cached):
             asked = json.dumps({"workers": n, "frames": n_frames, "trajectory": copies})
@@ -343,7 +349,7 @@ class Bench:
         return ScalingRun(mode, answer["backend"], n, repeat, answer["values"], answer["digest"])
 
     def _compare(self, run: ScalingRun) -> None:
-        """Raise an error if the same frames produced different results."""
+        """Raise `AnalysisError` if results differ from a previous run with as many frames."""
         expected = self._digests.setdefault(run.values["frames"], run.digest)
         if run.digest != expected:
             raise AnalysisError(
@@ -407,7 +413,7 @@ def _launcher(args: argparse.Namespace) -> list[str]:
 
 
 def _cpus(backend: str) -> int:
-    """Number of CPUs for workers; for ranks, all CPUs that Slurm has allocated to the job."""
+    """Number of available CPUs; for ranks of MPI in a Slurm job, the number of its tasks."""
     tasks = os.environ.get("SLURM_NTASKS", "")
     return int(tasks) if backend == "mpi" and tasks.isdigit() else available_cpus()
 
@@ -434,7 +440,7 @@ def _duration(seconds: float) -> str:
 
 
 def notes_of(bench: "Bench") -> Iterator[str]:
-    """Yield notes about all runs, one line each."""
+    """Yield notes about the machine, the files and the columns of all runs, one line each."""
     first, cached = bench.first, [run.values["cached before (%)"] for run in bench.runs]
     yield bench.title
     yield f"command: {bench.command_line}"

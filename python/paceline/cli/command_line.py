@@ -33,8 +33,8 @@ from paceline.errors import (
 if TYPE_CHECKING:
     from paceline.cli.json_output import ErrorFacts
 
-#: Keywords of functions whose values argparse stores under another name, because the option with
-#: the keyword's own name means something else.
+#: Keywords of functions, each with the different name under which argparse stores its value. An
+#: option with the keyword's own name means something else, or does not exist.
 KEPT_AS = {
     **{"group": "particles", "groupselections": "group"},
     **{"ref_frame": "ref", "unwrap": "unwrap_particles"},
@@ -159,7 +159,7 @@ def _launch(argv: list[str]) -> int:
 
 
 def _status_of(argv: Sequence[str]) -> int:
-    """Return the exit status of a command, without ending the process."""
+    """Run a command; return its exit status, also if argparse requests to end the process."""
     try:
         return _main(argv)
     except SystemExit as stop:  # argparse has printed the reason
@@ -201,7 +201,7 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def _run(args: argparse.Namespace) -> "tuple[int, ErrorFacts | None]":
-    """Run a command; return its exit status, and a description of its error."""
+    """Run a command; return its exit status, and a description of its error (None if none)."""
     from paceline.cli.json_output import failure_of
 
     try:
@@ -270,8 +270,8 @@ def resolve_addresses(args: argparse.Namespace) -> None:
             ]
             setattr(args, name, named if several else named[0])
             continue
-        # `engine` is the address of a running simulation. `catalogue` is here a folder or address
-        # of trajectories, which `paceline survey` checks.
+        # `engine` is the address of a running simulation. With a pattern, `catalogue` is a folder
+        # or address of trajectories, which `paceline survey` checks itself.
         if name == "engine" or (name == "catalogue" and args.pattern is not None):
             continue
         if name in vars(args).get("text_names", ()):

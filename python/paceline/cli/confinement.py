@@ -1,10 +1,11 @@
-"""Confinement of a command to a folder: files outside of it are neither read nor written.
+"""Confinement of a command to a folder: data outside of it are neither read nor written.
 
 `paceline mcp` runs the commands of its clients in this way. Two checks work together. Paths that
 the command line names, and those that batteries and tables name, pass `check_local`, which resolves
 links. An audit hook of Python checks files that Python code opens in any other way, such as the
-includes of a topology. Programs cannot be started, and Python code cannot open connections. Threads
-are confined in the same way. Worker processes would not be confined, and are not started.
+includes of a topology. The hook allows no program except the helper that opens HDF5 files, and no
+connection unless object stores are allowed. Threads are confined in the same way. Worker processes
+would not be confined, and are not started.
 """
 
 import errno
@@ -79,8 +80,8 @@ def check_command_line(
     """Raise `UnsupportedError` if a word of a command line leads out of the folder.
 
     A word may be a value, or an option joined with its value, as in --output=FILE or -oFILE.
-    `texts` are options whose values name no file. Without `matches`, the files of patterns are not
-    checked.
+    `texts` are options whose values name no file. If `matches` is False, the files that match a
+    pattern are not checked.
     """
     for word in words:
         if "\0" not in word and word.partition("=")[0] in texts:
@@ -116,7 +117,7 @@ def run_confined(arguments: Sequence[str]) -> int:
 
 
 class _Watch:
-    """Audit hook that refuses files outside of the folder."""
+    """Audit hook that refuses files outside of the folder, programs, and connections."""
 
     def __init__(self, folder: str, *, stores: bool):
         home = Path(os.environ.get("HOME") or "/nonexistent")
@@ -144,7 +145,7 @@ class _Watch:
         self._stores = stores
 
     def check(self, event: str, arguments: tuple[object, ...]) -> None:
-        """Raise `PermissionError` for an event that would leave the folder."""
+        """Raise `PermissionError` for an audit event that a confined command may not cause."""
         if event == "open":
             path, _, flags = arguments
             self._check_path(path, writes=isinstance(flags, int) and bool(flags & _WRITING))
@@ -185,7 +186,7 @@ class _Watch:
 
 
 def _roots(folders: Sequence[str | os.PathLike | None]) -> tuple[str, ...]:
-    """Return folders with a separator at their end; those that are not absolute are left out."""
+    """Return folders with a separator at their end, without relative ones and the root folder."""
     names = (os.fspath(folder) for folder in folders if folder)
     found = {name.rstrip(os.sep) + os.sep for name in names if os.path.isabs(name)}
     return tuple(sorted(found - {os.sep}))

@@ -1,4 +1,4 @@
-"""The command that assesses whether saved time series are equilibrated and sampled."""
+"""Command `convergence`, which assesses if saved time series are equilibrated and sampled."""
 
 import argparse
 import os
@@ -54,7 +54,7 @@ examples:
 
 
 def add_convergence(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `convergence` and its arguments."""
     parser = commands.add_parser(
         "convergence",
         help="find out whether a simulation is long enough",
@@ -106,7 +106,7 @@ def _above_0(text: str) -> float:
 
 
 def run_convergence(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `convergence`."""
     from paceline.analysis.convergence_of_table_series import system_verdict
     from paceline.analysis.results import check_figure_ending, save_figure
     from paceline.analysis.saved_table_format import read_saved
@@ -233,7 +233,7 @@ def with_times(saved: "SavedTable") -> "tuple[SavedTable, list[str]]":
 
 
 def _are_numbers_of_frames(arrays: "Mapping[str, np.ndarray]", title: str) -> bool:
-    """True if a column with the title "frames" contains frame numbers, not numbers of frames."""
+    """True if a column with the title "frames" contains frame numbers, not counts of frames."""
     values = arrays[title]
     is_first = title == next(iter(arrays))
     return is_first and values.dtype.kind in "iuf" and bool(np.all(np.diff(values) > 0))
@@ -329,7 +329,7 @@ def _verdicts(path: Path, table: "Table", args: argparse.Namespace) -> "list[Ser
 
 
 def _noted(verdict: "SeriesVerdict", notes: "Sequence[str]") -> "SeriesVerdict":
-    """Add notes to the reasons of a verdict."""
+    """Return a verdict with notes added to its reasons."""
     found = replace(verdict.found, reasons=(*verdict.found.reasons, *notes))
     return replace(verdict, found=found)
 
@@ -339,7 +339,7 @@ def _of_replicas(
     args: argparse.Namespace,
     notes: "Mapping[Path, Sequence[str]]",
 ) -> "dict[str, SeriesVerdict]":
-    """Assess each series over all tables, which have the same columns."""
+    """Assess each series over all replicas, of which each has one table with the same columns."""
     from paceline.analysis.convergence_of_table_series import replica_verdict
     from paceline.analysis.duplicate_replicas import find_copies, left_out_copies, series_of
     from paceline.analysis.table import name_and_unit

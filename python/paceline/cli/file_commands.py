@@ -128,19 +128,20 @@ def _either(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-#: Formats whose frames are copied as bytes, and formats whose frames are decoded.
+#: Texts for the help: formats whose frames `split` and `join` copy as bytes, and all formats that
+#: paceline decodes.
 COPIED = _either([*(format.name for format in _core.formats() if format.appends), "H5MD"])
 FORMATS = _either([*(format.name for format in _core.formats()), "HDF5"])
 
 VALIDATE_COLUMNS = ("file", "frame", "byte", "time (ps)", "verdict", "what")
 #: Factor by which repacking may increase the bytes to read without a warning.
 _DEARER = 2.0
-#: Exit status for a bad file.
+#: Exit status of `paceline validate` if a file has errors.
 BAD = 1
 
 
 def add_info(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `info` and its arguments."""
     parser = commands.add_parser(
         "info",
         help="show what a trajectory or a topology contains",
@@ -162,7 +163,7 @@ def add_info(commands: Commands) -> CommandParser:
 
 
 def run_info(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `info`."""
     from paceline.cli.info import Fact, facts_of, facts_of_system
     from paceline.hdf5.open_hdf5_trajectory import Hdf5Options
 
@@ -229,7 +230,7 @@ def _show(facts: "Sequence[Fact]", *, blank: bool) -> None:
 def _show_table(files: "list[list[Fact]]") -> None:
     """Print one line per file, for files with known facts."""
     known = [{one.heading: one.text for one in facts} for facts in files if len(facts) > 1]
-    # Formats have different headings: print a column for each.
+    # Files of different formats have different headings: print one column for each heading.
     headings = list(dict.fromkeys(heading for facts in known for heading in facts))
     if known:
         print(*headings, sep="\t")
@@ -238,7 +239,7 @@ def _show_table(files: "list[list[Fact]]") -> None:
 
 
 def add_index(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `index` and its arguments."""
     parser = commands.add_parser(
         "index",
         help="find the frames of a trajectory once, so that it opens faster later",
@@ -267,7 +268,7 @@ def add_index(commands: Commands) -> CommandParser:
 
 
 def run_index(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `index`."""
     from paceline.hdf5.open_hdf5_trajectory import Hdf5Options
     from paceline.trajectory.open import open_file
 
@@ -302,7 +303,7 @@ def run_index(args: argparse.Namespace) -> None:
 
 
 def _save_index(index_file: Path | None, path: str, args: argparse.Namespace) -> None:
-    """Copy the index of a trajectory to the output."""
+    """Copy the index of a trajectory to the file of -o."""
     if index_file is None:
         raise UnsupportedError(
             f"{path}: it has no index that could be saved: its frames are found without one"
@@ -312,7 +313,7 @@ def _save_index(index_file: Path | None, path: str, args: argparse.Namespace) ->
 
 
 def add_validate(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `validate` and its arguments."""
     parser = commands.add_parser(
         "validate",
         help="check every frame and list all errors",
@@ -337,7 +338,7 @@ def add_validate(commands: Commands) -> CommandParser:
 
 
 def run_validate(args: argparse.Namespace) -> int:
-    """Run the command; the exit status is 1 if a file has errors."""
+    """Run the command `validate`; the exit status is 1 if a file has errors."""
     from paceline.analysis.validate import check_decodable
     from paceline.trajectory.open import files_named
 
@@ -364,7 +365,7 @@ def run_validate(args: argparse.Namespace) -> int:
 
 
 def _atoms_of(topology: str | None) -> object:
-    """Return the atoms of a topology, if there is one."""
+    """Return the atoms of a topology; None if there is no topology."""
     if topology is None:
         return None
     from paceline.cli.gromacs_index_groups import GroupUniverse
@@ -446,7 +447,7 @@ def _output(args: argparse.Namespace) -> Iterator[IO[str]]:
 
 
 def _cells(path: str, finding: "Finding") -> tuple[object, ...]:
-    """Format a finding as one line of the table."""
+    """Return the cells of a finding's row in the table, in the order of `VALIDATE_COLUMNS`."""
     place = ("-" if value is None else value for value in (finding.frame, finding.byte))
     time = "-" if finding.time is None else f"{finding.time:.8g}"
     # A damaged file may contain any characters, such as line breaks.
@@ -464,7 +465,7 @@ def _summary(verdict: "Verdict") -> str:
 
 
 def add_split(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `split` and its arguments."""
     parser = commands.add_parser(
         "split",
         help="split a trajectory into several files",
@@ -500,7 +501,7 @@ def add_split(commands: Commands) -> CommandParser:
 
 
 def run_split(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `split`."""
     from paceline.split_join import split
 
     pieces = split(
@@ -520,7 +521,7 @@ def run_split(args: argparse.Namespace) -> None:
 
 
 def add_join(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `join` and its arguments."""
     parser = commands.add_parser(
         "join",
         help="join several trajectories into one file",
@@ -542,7 +543,7 @@ def add_join(commands: Commands) -> CommandParser:
 
 
 def run_join(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `join`."""
     from paceline.split_join import join
 
     options = {"continuous": args.continuous, "overwrite": args.overwrite}
@@ -553,7 +554,7 @@ def run_join(args: argparse.Namespace) -> None:
 
 
 def add_convert(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `convert` and its arguments."""
     parser = commands.add_parser(
         "convert",
         help="write frames to a new trajectory file of any format",
@@ -600,7 +601,7 @@ def add_convert(commands: Commands) -> CommandParser:
 
 
 def run_convert(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `convert`."""
     from paceline.analysis.convert import Write, format_with
     from paceline.analysis.structure_writer import format_of
     from paceline.cli.print_results import files_of, json_of_timings
@@ -650,7 +651,7 @@ def run_convert(args: argparse.Namespace) -> None:
 
 
 def _universe(args: argparse.Namespace) -> Any:
-    """Open the system; without a topology, make one with the trajectory's number of atoms."""
+    """Open the system; without a topology, make a Universe with as many atoms as the trajectory."""
     import paceline
     from paceline.cli.run_analysis_command import chain_options, system_of, use_index_file
     from paceline.trajectory.open import files_named
@@ -676,7 +677,7 @@ def _universe(args: argparse.Namespace) -> Any:
 
 
 def add_repack(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `repack` and its arguments."""
     parser = commands.add_parser(
         "repack",
         help="rewrite an H5MD file in a layout that is faster to read",
@@ -705,7 +706,7 @@ def add_repack(commands: Commands) -> CommandParser:
 
 
 def run_repack(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `repack`."""
     from paceline._util.machine_and_software import available_cpus
     from paceline.backends.mpi import rank_calls
     from paceline.cli.info import stripes_of

@@ -48,7 +48,7 @@ examples:
 
 
 def add_frames(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `frames` and its arguments."""
     parser = commands.add_parser(
         "frames",
         help="write the frames that rows of a saved table select",
@@ -129,7 +129,7 @@ def add_frames(commands: Commands) -> CommandParser:
 
 
 def run_frames(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `frames`."""
     from paceline.analysis.convert import Write, format_with
     from paceline.analysis.frames_by_table import choose_frames
     from paceline.cli.run_analysis_command import (

@@ -254,7 +254,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         return " ".join(words)
 
     def as_selection(self, text: str) -> str:
-        """Convert the name or the number of a group to a selection."""
+        """Convert the name or the number of a group to a selection; return other texts unchanged."""
         name = text.strip()
         if len(name.split()) != 1:
             return text
@@ -309,7 +309,10 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         return self.atoms[np.sort(indices)]
 
     def _residue_groups(self) -> list[str]:
-        """Return the names of residues that are neither protein, nucleic acid nor water."""
+        """Return the names of residues that are neither protein, nucleic acid nor water.
+
+        Names that MDAnalysis can read as a selection are left out.
+        """
         if self._residues is None:
             try:
                 others = self.atoms.select_atoms(f"not ({_LARGE})").residues
@@ -322,7 +325,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         return self._residues
 
     def groups(self) -> Iterator[tuple[str, int]]:
-        """Yield the name and the number of atoms of each group."""
+        """Yield the name and the number of atoms of each group, except default groups without atoms."""
         if self._index is not None:
             yield from ((name, len(indices)) for name, indices in self._index.groups.items())
             return

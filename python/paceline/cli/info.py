@@ -147,7 +147,7 @@ def facts_of_system(path: str, index: str | None = None) -> Iterator[Fact]:
 
 
 def _fact(name: str, value: object) -> Fact:
-    """Make a fact whose key is also its heading, and whose value is also its text."""
+    """Make a fact: the key is the heading with underscores for blanks, the text is the value."""
     return Fact(name, value, "_".join(name.split()), value)
 
 
@@ -180,7 +180,7 @@ def _requests(core: TrajectoryFile, before: Requests, seconds: float) -> Fact:
 
 
 def _facts_of_unread(path: str) -> Iterator[Fact]:
-    """Yield facts about an HDF5 file that was not opened as a trajectory."""
+    """Yield facts about an HDF5 file that cannot be opened as a trajectory; none for other files."""
     if is_hdf5(path):
         # Import here, because other formats do not need h5py.
         from paceline.hdf5.open_any_convention import list_tree

@@ -89,7 +89,10 @@ def answer_with(command: str, values: Mapping[str, object]) -> None:
 
 
 def in_json(value: object) -> object:
-    """Replace values that JSON lacks: numbers that are not finite, NumPy's scalars, and paths.
+    """Replace values that JSON lacks.
+
+    Numbers that are not finite become None, tuples and NumPy's arrays become lists, NumPy's scalars
+    become numbers, and other objects, such as paths, become texts.
 
     Examples
     --------

@@ -538,7 +538,7 @@ class ProgressLine(TypedDict):
 
 
 def document_named(name: str) -> type:
-    """Return the class of a document that a command names."""
+    """Return the class of this module that declares a document, by its name."""
     found = vars(sys.modules[__name__]).get(name)
     if not isinstance(found, type):
         raise UnsupportedError(f"no document {name!r} is declared")
@@ -548,9 +548,9 @@ def document_named(name: str) -> type:
 def schema_of(documents: Mapping[str, object]) -> dict[str, object]:
     """Make the JSON Schema (draft 2020-12) of what commands print.
 
-    `documents` maps names of commands to classes of documents. By the schema, a document is valid
-    if it is that of its command, or that of a failed command. Objects may have further keys,
-    because minor versions add keys.
+    `documents` maps names of commands to classes of documents. By the schema, an output is valid if
+    it is the document of its command, the document of a failed command, or a line of progress.
+    Objects may have further keys, because minor versions add keys.
     """
     definitions: dict[str, object] = {}
     commands: dict[str, list[str]] = {}
@@ -601,7 +601,7 @@ def _schema(declared: object, definitions: dict[str, object]) -> dict[str, objec
     raise UnsupportedError(f"the schema of a document cannot describe {declared!r}")
 
 
-#: Types of JSON values.
+#: Python types, with the names of the JSON types to which they are converted.
 _SCALARS = (
     *((str, "string"), (bool, "boolean"), (int, "integer"), (float, "number")),
     (type(None), "null"),

@@ -95,7 +95,7 @@ _BACKGROUND = {"type": "boolean"}
 
 
 class JobAnswer(TypedDict, total=False):
-    """Answer to a call."""
+    """Answer to a call of a tool: the state of a job, and its result if the job has ended."""
 
     note: str
     job: str
@@ -261,7 +261,10 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _environment(scratch: str) -> dict[str, str]:
-    """Return the environment of a job, with absolute paths of modules and a temporary folder."""
+    """Return the environment of a job, with absolute paths of modules and a temporary folder.
+
+    Variables of MPI launchers are left out, because the job must not become a rank.
+    """
     found = {key: one for key, one in os.environ.items() if not key.startswith(_OF_LAUNCHERS)}
     found["PYTHONPATH"] = os.pathsep.join(os.path.abspath(one) for one in sys.path if one)
     return found | {"PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": scratch, "MPLBACKEND": "agg"}
@@ -454,7 +457,10 @@ class CommandServer:
             raise UnsupportedError(f"{where}{': ' * bool(where)}{clipped(error.message)}")
 
     def _start(self, name: str, words: Sequence[str]) -> CommandJob:
-        """Start a job as soon as it is its turn."""
+        """Create a job, which starts when fewer than `most_jobs` others run; delete old jobs.
+
+        Raises `UnsupportedError` if too many jobs are waiting.
+        """
         over = [job for job in self._jobs.values() if job.ended.is_set()][:-MOST_KEPT]
         for old in over:
             del self._jobs[old.id]

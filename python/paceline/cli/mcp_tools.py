@@ -100,7 +100,7 @@ def _option(option: ToolOption, value: object) -> list[str]:
 
 
 def _words(name: str, value: object) -> list[str]:
-    """Return several values as words, which must not look like options."""
+    """Return one or several values as words; raise an error for words that look like options."""
     words = [f"{one}" for one in (value if isinstance(value, list) else [value])]
     for word in words:
         is_number = word.lstrip("-").replace(".", "", 1).isdigit()
@@ -161,7 +161,7 @@ def tools(only: Sequence[str] | None = None) -> dict[str, CommandTool]:
 
 
 def shared_options(found: Mapping[str, CommandTool]) -> dict[str, str]:
-    """Return the help of the options that have the same meaning in many commands, by name."""
+    """Return the help, by name, of options that `SHARED_BY` commands or more have with this help."""
     counts: dict[tuple[str, str], int] = {}
     for tool in found.values():
         for one in tool.options:
@@ -193,7 +193,7 @@ def _long(action: argparse.Action) -> str:
 
 
 def _option_of(action: argparse.Action, form: FileForm | None) -> ToolOption:
-    """Convert an argument of a parser."""
+    """Convert an argument of a command's parser to an option of a tool."""
     is_const = action.nargs == 0
     flag = _long(action) or next(iter(action.option_strings), "")
     name = _long(action)[2:].replace("-", "_") or action.dest

@@ -27,7 +27,8 @@ TABLE_ENDINGS = ".csv, .tsv, .npz or .xvg"
 #: Help for --continuous.
 CONTINUOUS = "order trajectories by time, and leave out frames that a later one repeats"
 
-#: Value of `bound`: ("frame", number) or ("time", picoseconds).
+#: Value of an option for the first or last frame, as `bound` returns it: ("frame", number) or
+#: ("time", picoseconds). None if the option is omitted.
 Bound = tuple[str, float] | None
 
 
@@ -287,12 +288,15 @@ def given_arguments(args: argparse.Namespace, *names: str, **renamed: str) -> di
 
 
 def hdf5_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the keywords for HDF5 files that are set."""
+    """Return the options for HDF5 files that the user has set, as keywords of functions."""
     return given_arguments(args, "units", "dataset", "external", group="particles")
 
 
 def layout_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the keywords for the layout of an H5MD file; raise an error if they conflict."""
+    """Return the options for the layout of an H5MD file that the user has set, as keywords.
+
+    Raises `UnsupportedError` for a compression without chunks.
+    """
     if args.compress is not None:
         from paceline.hdf5.h5md_storage_layout import check_compressible, parse_compression
 
@@ -316,7 +320,11 @@ def add_analysis_arguments(
 def add_output_arguments(
     parser: CommandParser, files: Sequence[str] = (), document: str = "AnalysisDocument"
 ) -> None:
-    """Add the options for output files and JSON; `document` is that of `add_json_argument`."""
+    """Add the options for output files and JSON.
+
+    `files` are further filename extensions of -o. `document` is the name of the class that declares
+    the JSON output, as in `add_json_argument`.
+    """
     add = parser.section("output").add_argument
     endings = ", ".join((*files, TABLE_ENDINGS))
     add(
@@ -460,7 +468,10 @@ def add_checkpoint_argument(parser: CommandParser) -> None:
 def add_system_arguments(
     parser: CommandParser, *, select: Sequence[str], alone: bool = True
 ) -> None:
-    """Add topology, trajectory and atoms; with `alone`, a structure needs no trajectory."""
+    """Add the arguments for topology, trajectory and selected atoms.
+
+    With `alone`, a structure needs no trajectory.
+    """
     form = FileForm(topology="required", alone=alone)
     add_file_arguments(parser, form, formats="trajectory")
     add_selection_arguments(parser, select=select)

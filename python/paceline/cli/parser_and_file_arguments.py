@@ -137,7 +137,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs: Any):
         super().__init__(**{"formatter_class": _HelpFormatter, "add_help": False, **kwargs})
-        # Default values of arguments that functions for all commands read.
+        # Functions that all commands call read these arguments, which many commands lack.
         self.set_defaults(
             structures=None,
             output_files=(),
@@ -228,7 +228,10 @@ class CommandParser(argparse.ArgumentParser):
         raise WrongArguments(message, self.prog)
 
     def _check_dashes(self, given: Sequence[str]) -> None:
-        """Exit if a long option has one dash: it would be read as a short option with a value."""
+        """Exit if a long option has only one dash, because argparse would read a short option.
+
+        Also exit for an option of GROMACS that an option of this command replaces.
+        """
         known = self._option_string_actions
         for text in given:
             if text == "--":
@@ -363,7 +366,7 @@ class FileForm(NamedTuple):
 
 
 def close_matches(word: str, known: Sequence[str]) -> list[str]:
-    """Return the most similar known word in a list, or an empty list if no word is similar."""
+    """Return a list with the known word that is most similar; an empty list if none is similar."""
     import difflib  # deferred, because `paceline --version` imports this module
 
     return difflib.get_close_matches(word, known, 1, CLOSE)

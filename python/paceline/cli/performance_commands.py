@@ -97,7 +97,7 @@ is not counted. Runs with different numbers of workers alternate, so that distur
 machine affect all of them alike. Ctrl-C stops the measurement; completed runs are saved.
 """
 
-#: Analyses that `bench` can measure.
+#: Functions that add the commands of the analyses that `bench` can measure.
 ANALYSES = (add_rmsd, command_of("rmsf").add, add_rdf)
 
 #: Default selections of each analysis, as for its own command.
@@ -122,7 +122,7 @@ FIGURES = (
 
 
 def add_report(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `report` and its arguments."""
     parser = commands.add_parser(
         "report",
         help="report where the time of a run was spent, from saved timings",
@@ -152,7 +152,7 @@ def add_report(commands: Commands) -> CommandParser:
 
 
 def run_report(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `report`."""
     from paceline.performance.number_format import many
     from paceline.performance.report import check_report_ending
     from paceline.timing import Timings
@@ -171,7 +171,7 @@ def run_report(args: argparse.Namespace) -> None:
 
 
 def add_advise(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `advise` and its arguments."""
     parser = commands.add_parser(
         "advise",
         help="forecast the time of an analysis, what limits its speed, and what would help",
@@ -216,13 +216,13 @@ def add_advise(commands: Commands) -> CommandParser:
 
 
 def run_advise(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `advise`."""
     from paceline.advice import Outline, advise, open_samples
     from paceline.cli.run_analysis_command import frames_of, system_of, transforms_of
 
     if args.select is None:
         args.select = DefaultSelection(ADVISE_SELECT[args.analysis])
-    # Sample a long file instead of indexing it, because indexing may take a minute.
+    # Read only parts of a long file instead of indexing it, because indexing may take a minute.
     opener = {} if args.continuous else {"opener": open_samples}
     universe = system_of(args, **opener)
     if sys.stderr.isatty():
@@ -253,7 +253,10 @@ def run_advise(args: argparse.Namespace) -> None:
 
 
 def _json_of_store(advice: "Advice") -> dict[str, object]:
-    """Return the speed of a store, and requests, bytes and price of a run."""
+    """Return the speed of an object store, and requests, bytes and price of a run, as JSON values.
+
+    Empty if the trajectory is not in an object store.
+    """
     if advice.store is None:
         return {}
     run = {"requests": advice.n_requests, "bytes": advice.n_bytes, "price": advice.price}
@@ -277,7 +280,7 @@ def _add_prices(parser: CommandParser) -> None:
 
 
 def _prices(args: argparse.Namespace) -> Prices | None:
-    """Return the prices of a store; None without any."""
+    """Return the prices of an object store that options set; None if no price is set."""
     given = {name: vars(args)[f"price_{name}"] for name, _ in PRICES}
     chosen = {name: value for name, value in given.items() if value is not None}
     return Prices(**chosen) if chosen else None
@@ -294,7 +297,7 @@ def _analysis(universe: object, args: argparse.Namespace) -> object:
 
 
 def add_predict(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `predict` and its arguments."""
     parser = commands.add_parser(
         "predict",
         help="predict the time of a run with any number of workers",
@@ -391,7 +394,7 @@ def _add_file_system(parser: CommandParser) -> None:
 
 
 def run_predict(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `predict`."""
     from paceline.analysis.results import Results, check_ending, check_figure_ending
     from paceline.performance.model import EFFICIENCY, fastest, last_that_pays
     from paceline.performance.number_format import amount, many, percent
@@ -522,7 +525,7 @@ def _file_system(args: argparse.Namespace) -> FileSystem:
 
 
 def add_bench(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `bench` and its arguments."""
     bench: CommandParser = commands.add_parser(
         "bench",
         help="measure an analysis with 1, 2, 4 ... workers",
@@ -576,7 +579,7 @@ def add_bench(commands: Commands) -> CommandParser:
 
 
 def run_bench(args: argparse.Namespace) -> None:
-    """Run the command: all runs, or a single run in this process."""
+    """Run the command `bench`: all runs, or a single run in this process."""
     begun = time.time()  # the time of a run includes imports
     from paceline.cli.bench import measure, one_run
 

@@ -39,7 +39,7 @@ STDOUT = Path("-")
 MOST_ROWS = 20
 #: Maximum number of characters per cell.
 MOST_CHARACTERS = 40
-#: Maximum number of characters for the names of the files.
+#: Maximum number of characters for the names of the trajectory files in the message about the input.
 MOST_OF_FILES = 80
 #: Maximum number of replicas whose input is printed, one line for each.
 MOST_RUNS = 3
@@ -51,9 +51,9 @@ def say(text: str) -> None:
 
 
 def say_results(results: "Results", *paths: Path | None, left_out: str = "") -> None:
-    """Print input, summary and output files.
+    """Print on stderr the files that were read, the summary of the results, and the files written.
 
-    `left_out` is a note about the part of the table that is not shown.
+    `left_out` is a note about the part of the table that is not shown; it is printed last.
     """
     _say_read(results.provenance)
     for sentence in results.summary():

@@ -49,7 +49,7 @@ def endpoint(text: str) -> tuple[str, int]:
 
 
 def add_relay(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `relay` and its arguments."""
     parser = commands.add_parser(
         "relay",
         help="pass on the frames of a running simulation to several programs",
@@ -105,7 +105,7 @@ def add_relay(commands: Commands) -> CommandParser:
 
 
 def run_relay(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `relay`."""
     from paceline.trajectory.imd_protocol import host_and_port, parse_address
     from paceline.trajectory.imd_relay import BUFFER, StreamRelay
 
@@ -141,7 +141,7 @@ def _say(text: str) -> None:
 
 
 def add_schema(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `schema` and its arguments."""
     parser = commands.add_parser(
         "schema",
         help="print the JSON Schema of what commands print with --json",
@@ -159,7 +159,7 @@ def add_schema(commands: Commands) -> CommandParser:
 
 
 def run_schema(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `schema`."""
     from paceline.cli.json_output_schema import schema_of
     from paceline.cli.mcp_tools import documents
 
@@ -174,7 +174,7 @@ def run_schema(args: argparse.Namespace) -> None:
 
 
 def add_mcp(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `mcp` and its arguments."""
     parser = commands.add_parser(
         "mcp",
         help="serve the commands as tools for assistants (MCP)",
@@ -209,7 +209,7 @@ def add_mcp(commands: Commands) -> CommandParser:
 
 
 def run_mcp(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `mcp`."""
     if not args.folder.is_dir():
         raise UnsupportedError(f"--folder {args.folder}: expected a folder that exists")
     if WINDOWS:

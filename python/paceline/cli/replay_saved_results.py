@@ -75,7 +75,7 @@ class Item(NamedTuple):
 
 
 def add_replay(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `replay` and its arguments."""
     parser = commands.add_parser(
         "replay",
         help="compute results again and compare every number",
@@ -120,7 +120,7 @@ def add_replay(commands: Commands) -> CommandParser:
 
 
 def run_replay(args: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run the command `replay`."""
     from paceline.cli.print_results import say
     from paceline.performance.number_format import many
 

@@ -58,7 +58,7 @@ The same command continues a survey that was killed, and computes what is new or
 
 
 def add_survey(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `survey` and its arguments."""
     parser = commands.add_parser(
         "survey",
         help="analyse many trajectories, and write tables of all results",
@@ -188,7 +188,7 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def run_survey(args: argparse.Namespace) -> int:
-    """Run the command; return the exit status."""
+    """Run the command `survey`; return the exit status."""
     from paceline.analysis.crate import write_crate_of_survey
     from paceline.analysis.saved_table_format import METADATA
     from paceline.analysis.survey import survey

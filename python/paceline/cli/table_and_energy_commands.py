@@ -38,7 +38,7 @@ examples:
 
 
 def add_energy(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `energy` and its arguments."""
     parser = commands.add_parser(
         "energy",
         help="energies, temperature, pressure … of a simulation, as time series",
@@ -72,7 +72,7 @@ def add_energy(commands: Commands) -> CommandParser:
 
 
 def run_energy(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `energy`."""
     from paceline.analysis.energies import read_energies
     from paceline.cli.print_results import files_of, json_of_results, say, say_results
     from paceline.cli.run_analysis_command import (
@@ -162,7 +162,7 @@ examples:
 
 
 def add_plot(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `plot` and its arguments."""
     parser = commands.add_parser(
         "plot",
         help="draw saved tables",
@@ -183,7 +183,7 @@ def add_plot(commands: Commands) -> CommandParser:
 
 
 def run_plot(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `plot`."""
     from paceline.analysis.results import check_figure_ending, save_figure
     from paceline.analysis.saved_table_format import read_saved
     from paceline.cli.print_results import say
@@ -202,7 +202,7 @@ def run_plot(args: argparse.Namespace) -> None:
 
 
 def add_surface(commands: Commands) -> CommandParser:
-    """Add the command and its arguments."""
+    """Add the command `surface` and its arguments."""
     parser = commands.add_parser(
         "surface",
         help="free-energy surface of two series in saved tables",
@@ -252,7 +252,7 @@ def add_surface(commands: Commands) -> CommandParser:
 
 
 def run_surface(args: argparse.Namespace) -> None:
-    """Run the command."""
+    """Run the command `surface`."""
     from paceline.analysis.free_energy import free_energy_surface, series_of_tables
     from paceline.cli.print_results import files_of, json_of_results, say_results
     from paceline.cli.run_analysis_command import check_outputs, note_command, save_results
