@@ -423,7 +423,7 @@ PATIENCE_WITH_POOLS = 2.0
 
 
 class HangCheck:
-    """Regular check if a pool hangs; kills the workers of such a pool, so that it raises an error."""
+    """Regular check if a pool hangs; kills the workers of a hanging pool, so that it raises."""
 
     def __init__(self, executor: Executor):
         self._executor: Any = executor

@@ -254,7 +254,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         return " ".join(words)
 
     def as_selection(self, text: str) -> str:
-        """Convert the name or the number of a group to a selection; return other texts unchanged."""
+        """Convert the name or number of a group to a selection; return other texts unchanged."""
         name = text.strip()
         if len(name.split()) != 1:
             return text
@@ -325,7 +325,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         return self._residues
 
     def groups(self) -> Iterator[tuple[str, int]]:
-        """Yield the name and the number of atoms of each group, except default groups without atoms."""
+        """Yield the name and number of atoms of each group; omit default groups without atoms."""
         if self._index is not None:
             yield from ((name, len(indices)) for name, indices in self._index.groups.items())
             return

@@ -180,7 +180,7 @@ def _requests(core: TrajectoryFile, before: Requests, seconds: float) -> Fact:
 
 
 def _facts_of_unread(path: str) -> Iterator[Fact]:
-    """Yield facts about an HDF5 file that cannot be opened as a trajectory; none for other files."""
+    """Yield facts about an HDF5 file that cannot be opened as a trajectory; none for others."""
     if is_hdf5(path):
         # Import here, because other formats do not need h5py.
         from paceline.hdf5.open_any_convention import list_tree

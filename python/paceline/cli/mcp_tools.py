@@ -161,7 +161,7 @@ def tools(only: Sequence[str] | None = None) -> dict[str, CommandTool]:
 
 
 def shared_options(found: Mapping[str, CommandTool]) -> dict[str, str]:
-    """Return the help, by name, of options that `SHARED_BY` commands or more have with this help."""
+    """Return the help, by name, of options that `SHARED_BY` or more commands describe alike."""
     counts: dict[tuple[str, str], int] = {}
     for tool in found.values():
         for one in tool.options:

@@ -39,7 +39,7 @@ STDOUT = Path("-")
 MOST_ROWS = 20
 #: Maximum number of characters per cell.
 MOST_CHARACTERS = 40
-#: Maximum number of characters for the names of the trajectory files in the message about the input.
+#: Maximum number of characters for the names of trajectory files in the message about the input.
 MOST_OF_FILES = 80
 #: Maximum number of replicas whose input is printed, one line for each.
 MOST_RUNS = 3
@@ -81,7 +81,7 @@ def say_update(update: "Update") -> None:
 
 
 def files_of(*paths: Path | None) -> list[Path]:
-    """Return the paths that are files, and the PDB file that is written beside each script."""
+    """Return the paths that are files, and the PDB file written beside each viewer script."""
     written = [path for path in paths if path is not None and path != STDOUT]
     for path in list(written):
         if path.suffix.lower() in ON_STRUCTURE and (pdb := path.with_suffix(".pdb")) not in written:

@@ -1,4 +1,4 @@
-"""The command that computes results again and compares them with their files."""
+"""Command `replay`, which computes saved results again and compares them with their files."""
 
 import argparse
 import contextlib
@@ -43,7 +43,7 @@ NOT_COMPUTING = ("analyses", "plot")
 #: Sections whose options do not change results, except the options in `KEPT`.
 NOT_OF_RESULTS = ("output", "figure", "workers", "while the simulation runs", "other options")
 KEPT = ("on_error", "output_files")
-#: Seed of the sample of results.
+#: Seed with which --sample chooses results at random.
 SEED = 1
 #: Beginning of a Windows path: a drive, or the text before a backslash.
 _OF_WINDOWS = re.compile(r"[A-Za-z]:[/\\]|[^/]*\\")
@@ -52,7 +52,7 @@ _NO_INPUTS = ("command_line", "folder", "form", "names", "output")
 
 
 class Options(NamedTuple):
-    """Options of the command that a computation needs."""
+    """Options of `paceline replay` that computing a result again needs."""
 
     #: Folder that contains files that were moved, or None.
     files: Path | None = None
@@ -292,7 +292,7 @@ def _check_call(items: Sequence[Item], options: Options) -> "list[Check]":
 
 
 class _Places:
-    """Search for the present paths of the files that the result of a script names."""
+    """Search for the current paths of the files that the result of a script names."""
 
     def __init__(self, saved: "ResultFile", options: Options):
         self._saved, self._options = saved, options
@@ -311,7 +311,7 @@ class _Places:
                 self._folder = self._folder or _recorded_folder(name, "", n, self._saved)
 
     def locate(self, name: str) -> str:
-        """Return the present path of a file; if several fit, that with the recorded content."""
+        """Return the current path of a file; if several fit, that with the recorded content."""
         places = [*dict.fromkeys(self._candidates(name))]
         if not places:
             raise FileNotFoundError(
@@ -345,7 +345,7 @@ class _Places:
 
     @property
     def moved(self) -> list[dict[str, str]]:
-        """Two maps from present paths to recorded names: names as they were given, and absolute."""
+        """Two maps from current paths to recorded names: names as they were given, and absolute."""
         as_given, absolute = dict[str, str](), dict[str, str]()
         for name, place in self._found.items():
             as_given[os.fspath(place.path)] = _local_name(name)
@@ -364,12 +364,12 @@ class _Places:
 
 
 def _note(name: str, path: Path) -> str:
-    """Describe the present path of a file that is not at its recorded path."""
+    """Return the note that a file was found at `path` and not at its recorded path."""
     return f"{name} was found as {path}"
 
 
 class _Place(NamedTuple):
-    """Place of a file or a pattern: present folder, and the last parts of the recorded path."""
+    """Place of a file or a pattern: its current folder, and the last parts of its recorded path."""
 
     folder: Path
     ending: Path
@@ -530,14 +530,14 @@ class _Repeated:
         self._name = name
         #: Notes on files that are not at their recorded paths.
         self.notes: list[str] = []
-        #: Recorded names of files that the command writes besides results, by their present names.
+        #: Recorded names of files that the command writes besides results, by their current names.
         self._written: dict[str, str] = {}
         self._is_battery = modules()[name] == "battery_commands"
 
     def moved(self, saved: "ResultFile") -> list[dict[str, str]]:
-        """Return two maps from present names to recorded names, as given and absolute.
+        """Return two maps from current to recorded names of files that the command reads or writes.
 
-        The maps contain the files that the command reads or writes.
+        The recorded names are in the first map as they were given, in the second map absolute.
         """
         recorded = os.fspath(self._recorded)
         as_given = {self._moved[name]: _local_name(name) for name in self._places}
@@ -549,7 +549,10 @@ class _Repeated:
         return [{**self._written, **some} for some in (as_given, absolute)]
 
     def result_of(self, path: Path, further: str | None) -> Path | None:
-        """Return the computed file of a result; None if there is none."""
+        """Return the newly computed file that corresponds to a saved result; None if missing.
+
+        `further` is the name of an additional table; None for the main table.
+        """
         if not self._is_battery:
             stem = "output" if further is None else f"further-{further}"
             made = self._temporary / f"{stem}{path.suffix.lower()}"
@@ -582,7 +585,7 @@ class _Repeated:
             return
 
     def read(self, path: Path, saved: "ResultFile") -> "ResultFile":
-        """Read a computed result, whose facts name files as the recorded result does."""
+        """Read a computed result; in its facts, replace current names of files by recorded names."""
         from paceline.analysis.compare_recomputed_results import ResultFile
         from paceline.analysis.saved_table_format import INPUT
 
@@ -697,7 +700,7 @@ class _Repeated:
         self._redirect(args, output)
 
     def _redirect(self, args: argparse.Namespace, output: Path | None) -> None:
-        """Set the output files and the number of workers."""
+        """Set output files in the temporary folder, and the number of workers."""
         given, parsed = vars(args), self._parsed(self._words)
         for name in args.further:
             path = vars(parsed)[name]

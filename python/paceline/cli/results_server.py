@@ -36,8 +36,8 @@ TYPES = {
 IMAGES = (".png", ".svg")
 #: Time after which a client that sends or reads nothing is disconnected, s.
 CLIENT_SECONDS = 10.0
-#: At its end, the command waits until a browser that shows the page has requested the last version:
-#: at most this many intervals between two requests of the page, and one second.
+#: At its end, the command waits until a browser that shows the page has received its last version.
+#: It waits at most this many times the interval between two requests, plus one second.
 LAST_LOOKS = 2.0
 
 
@@ -140,7 +140,7 @@ class ResultsServer:
 
 
 def _listening(host: str, port: int, results: ResultsServer) -> "_Server":
-    """Open the socket, or raise `UnsupportedError` with the reason."""
+    """Create the server that listens at an address; raise `UnsupportedError` if that fails."""
     where = f"--serve {host}:{port}"
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -174,7 +174,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers of the server."""
+    """Handler of one request, which sends a file or the page."""
 
     timeout = CLIENT_SECONDS
     server_version, sys_version = "paceline", ""

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 #: Filename extensions of files that contain several structures.
 STRUCTURES = (".pdb", ".gro", ".xyz")
-#: Filename extensions of further tables.
+#: Filename extensions with which a further table is saved as a table; others are figures.
 FURTHER = (".csv", ".tsv")
 #: Maximum number of left-out frames that are printed, one per line.
 MOST_LEFT_OUT = 20
@@ -389,7 +389,10 @@ def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
 
 
 def _checkpoint(args: argparse.Namespace) -> contextlib.AbstractContextManager[Checkpoint | None]:
-    """Open the requested checkpoint; it is deleted only after saving results, which may fail."""
+    """Open the checkpoint of --checkpoint; None without this option.
+
+    The command deletes the checkpoint only after the results are saved, because saving may fail.
+    """
     return contextlib.nullcontext() if args.checkpoint is None else Checkpoint(args.checkpoint)
 
 
@@ -601,7 +604,7 @@ def run_analysis(
 
 
 def _run_options(args: argparse.Namespace) -> "LiveOptions":
-    """Return the options of `paceline.run` that all commands have."""
+    """Return the options of `paceline.run` that all commands pass to it."""
     return {
         "backend": args.backend,
         "n_workers": args.n_workers,
@@ -684,8 +687,8 @@ def follow(
     """Run an analysis or a battery while its trajectory grows.
 
     `write` writes the results of an update, and is called for each update except the last one.
-    Returns the error that ended the frames, or None; the caller raises the error after it has
-    written the last results.
+    Returns the error after which no more frames were read, or None. The caller raises this error
+    after it has written the last results.
     """
     from paceline import runner
     from paceline.analysis.battery import Battery

@@ -174,7 +174,7 @@ def _add_workers(parser: CommandParser) -> None:
 
 
 def shard(text: str) -> tuple[int, int]:
-    """Parse a shard, such as "3/16".
+    """Parse a shard, such as "3/16"; return its number and the number of shards.
 
     Examples
     --------

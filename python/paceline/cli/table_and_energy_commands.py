@@ -107,7 +107,7 @@ def run_energy(args: argparse.Namespace) -> None:
 
 
 def within(energies: "Energies", begin: Bound, end: Bound) -> "Energies":
-    """Return the rows between two bounds; a bound is a row number or a time."""
+    """Return the energies between two bounds; each bound is a row number or a time."""
     bounds = {key: dict([bound]) for key, bound in (("begin", begin), ("end", end)) if bound}
     times = {key: one["time"] for key, one in bounds.items() if "time" in one}
     rows = {key: int(one["frame"]) for key, one in bounds.items() if "frame" in one}

@@ -102,7 +102,7 @@ class Analysis:
         raise NotImplementedError(f"{self.name} has no method prepare")
 
     def next_stage(self, value: Any) -> Any:
-        """Create the worker part or parts of the next pass from the result of the last pass."""
+        """Create the worker part or parts of the next pass from the result of the previous pass."""
         raise NotImplementedError(f"{self.name} has no method next_stage")
 
     def finish(self, value: Any) -> None:
@@ -113,8 +113,8 @@ class Analysis:
 def is_updated(analysis: Analysis) -> bool:
     """Return True for an analysis that has results while a trajectory grows.
 
-    The others need all frames: those with a second stage, and those whose errors come from parts
-    of the run.
+    Other analyses need all frames before they have results: those with a second stage, and those
+    whose statistical errors come from parts of the run.
     """
     return analysis.stages == 1 and not analysis.needs_all_frames
 

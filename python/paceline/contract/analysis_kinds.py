@@ -236,7 +236,7 @@ class OverParts:
         raise NotImplementedError
 
     def put(self, number: int, *values: np.ndarray) -> None:
-        """Store the result of a part. Called in the calling thread; parts arrive in any order."""
+        """Store the result of a part. The thread that started the run calls this, in any order."""
         raise NotImplementedError
 
     def get(self, number: int) -> tuple[np.ndarray, ...]:
@@ -249,7 +249,7 @@ class OverParts:
 
 
 class Receiver(Protocol):
-    """Receives the results of a `PerBlock` in the calling thread, in any order."""
+    """Receives the results of a `PerBlock`, in any order, in the thread that started the run."""
 
     def add(self, number: int, value: Any) -> None:
         """Receive the result of block `number`."""

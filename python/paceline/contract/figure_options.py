@@ -10,9 +10,9 @@ from paceline.contract.time_units import TIME_UNITS
 
 #: Length units per inch.
 LENGTHS = {"in": 1.0, "cm": 2.54, "mm": 25.4}
-#: Minimum figure size, with space for axes, inches.
+#: Minimum width and height of a figure, so that axes fit into it, inches.
 SMALLEST = 0.5
-#: Maximum size of a figure file, inches.
+#: Maximum width and height of a figure, inches.
 LARGEST = 100.0
 _SIZE = re.compile(r"([\d.]+)\s*[x×]\s*([\d.]+)\s*(in|cm|mm|px)", re.IGNORECASE)
 
@@ -144,7 +144,7 @@ class FigureOptions:
         return cls(**{name: given[name] for name in OPTIONS if name in given})
 
     def for_abscissa(self, unit: str) -> Self:
-        """Drop the unit of times if the abscissa is not in ps."""
+        """Return a copy for an abscissa in `unit`; if this is not ps, without a unit of times."""
         given = vars(self) | ({} if unit == "ps" else {"time_unit": None})
         return type(self)(**given)
 

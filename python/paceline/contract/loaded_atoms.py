@@ -62,7 +62,7 @@ class LoadedAtoms:
         return int((self.others >= 0).argmax())
 
     def has(self, atoms: np.ndarray | slice | None) -> bool:
-        """True if these atoms (None: all) are loaded."""
+        """True if these atoms are loaded; False for None, which means all atoms."""
         return atoms is not None and self.others[atoms].max(initial=_LOADED) < 0
 
     def check(self, atoms: np.ndarray | slice) -> None:

@@ -55,7 +55,7 @@ class Borders:
 
 
 def _step(frames: np.ndarray) -> int:
-    """Return the step between all frames; 0 if the step varies."""
+    """Return the step between all frames; 0 if it varies, or for fewer than two frames."""
     if len(frames) < 2:
         return 0
     step = int(frames[1] - frames[0])
@@ -246,7 +246,8 @@ def make_plan(
         several trajectories.
     block_frames : int, optional
         Number of frames in a block, rounded up to a leaf times a power of two. By default each
-        worker gets at least 16 blocks, and a block has at most 16 MiB, read and decoded.
+        worker gets at least 16 blocks if there are enough frames, and a block has at most 16 MiB,
+        both in the file and decoded.
     chunk_frames : int
         Number of frames that the file stores as one chunk, counted from its first frame. Blocks end
         at chunk boundaries if the chosen frames and the memory allow it and each worker still gets

@@ -33,7 +33,7 @@ class RunInfo:
     #: Times of the frames, ps, float64, shape (n_frames,); NaN for skipped frames. None until a
     #: pass has read the frames.
     times: Any = None
-    #: Number of each frame skipped so far, with the reason.
+    #: Frame number and reason of each frame that was skipped so far.
     damaged: list[tuple[int, str]] = field(default_factory=list)
     #: Timings of the run; None until the run has ended.
     timings: Any = None

@@ -146,7 +146,7 @@ class FileSpec(Protocol):
     def open(
         self, atoms: np.ndarray | None, fields: int, cache: "Cache | None" = None
     ) -> FileReader:
-        """Open the file for atoms in increasing order (None: all atoms), and field bits."""
+        """Open the file to read atoms (increasing indices; None: all) and `fields` (bits)."""
 
 
 @runtime_checkable
@@ -155,7 +155,7 @@ class SampledFileSpec(FileSpec, Protocol):
 
     @property
     def samples(self) -> bytes:
-        """Samples that identify the indexed version of the file."""
+        """Samples of the file's bytes, which identify the indexed version of the file."""
 
 
 class Requests(NamedTuple):
@@ -360,7 +360,7 @@ class TrajectoryFile(Protocol):
 
     @property
     def fields(self) -> int:
-        """Bits of the fields that frames may contain."""
+        """Fields that frames of the file may contain, as bits (`paceline.block.field_bits`)."""
 
     @property
     def size(self) -> int:
@@ -376,11 +376,11 @@ class TrajectoryFile(Protocol):
 
     @property
     def samples(self) -> bytes:
-        """Fingerprint and digests of samples, with which workers verify the file."""
+        """Fingerprint, and digests of samples of the file's bytes: workers verify the file by them."""
 
     @property
     def notes(self) -> list[str]:
-        """Warnings for the user."""
+        """Warnings about the file, for the user."""
 
     @property
     def damaged(self) -> list[int]:
@@ -453,7 +453,7 @@ class IndexedFileSpec:
     path: str
     #: Encoding parameters of the file's frames.
     layout: bytes
-    #: Samples that identify the indexed version of the file.
+    #: Samples of the file's bytes, which identify the indexed version of the file.
     samples: bytes
 
     def open(

@@ -378,6 +378,6 @@ def topology_attributes_of(system: object, *names: str) -> "list[TopologyAttribu
 
 
 def residue_name(residue: object) -> str:
-    """Name a residue from its topology, as "ALA 5" (empty if it has no name or number)."""
+    """Name a residue from its topology, as "ALA 5"; empty if it has neither name nor number."""
     known = [attribute_of(residue, name) for name in ("resname", "resid")]
     return " ".join(str(value) for value in known if value is not None)

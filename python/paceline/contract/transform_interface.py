@@ -36,7 +36,7 @@ class WorkerTransform:
     def apply_noting(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> tuple[list[tuple[int, str]], list[LongBondsOfRow]]:
-        """Transform like `apply`; also return the rows in which bonds are still too long."""
+        """Transform like `apply`; also return rows with bonds that are longer than half the cell."""
         return self.apply(positions, cells, vectors), []
 
 
@@ -74,7 +74,7 @@ class CoreTransform(WorkerTransform):
     def apply_noting(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> tuple[list[tuple[int, str]], list[tuple[int, int, list[int], float]]]:
-        """Transform like `apply`; also return the rows in which bonds are too long."""
+        """Transform like `apply`; also return rows with bonds longer than half the cell."""
         return self._core.apply(positions, cells, list(vectors))
 
 
