@@ -2,8 +2,9 @@
 
 A checkpoint is a journal (`paceline._util.journal`). Its first record is JSON text with the facts
 that identify a run, and the size of the run's blocks. Each further record is a pickle of plain
-tuples, lists and arrays. It contains the number of a trajectory, a `Record` of its results, and a
-`_Clock`. In the `Record`, the partial results of each subtree are pickled separately.
+tuples, lists and arrays. It contains the number of a pass over a trajectory, a `Record` of the
+results of this pass, and a `_Clock`. In the `Record`, the partial results of each subtree are
+pickled separately.
 """
 
 import contextlib
@@ -239,7 +240,7 @@ class Checkpoint:
                 )
 
     def _append(self, number: int) -> None:
-        """Write the new results of a trajectory."""
+        """Write the new results of a pass over a trajectory; `number` is its index in `_runs`."""
         record, cursor = self._runs[number].collected.since(self._cursors[number])
         if record.ranges:
             record = with_pickled_nodes(record)
@@ -296,7 +297,7 @@ class Checkpoint:
         elif self._begun:
             n_kept = sum(cursor.n_frames for cursor in self._cursors)
             first = [one for one in self._runs if isinstance(one, FramePass) and one.is_first]
-            # Include stages that have not begun.
+            # `n_frames` includes passes that have not begun.
             n_all = sum(one.n_frames for one in first)
             once = n_all == sum(len(one.plan.frames) for one in first)
             passes = "" if once else " of all passes"

@@ -585,7 +585,7 @@ class _Repeated:
             return
 
     def read(self, path: Path, saved: "ResultFile") -> "ResultFile":
-        """Read a computed result; in its facts, replace current names of files by recorded names."""
+        """Read a computed result; in its facts, replace current file names by recorded names."""
         from paceline.analysis.compare_recomputed_results import ResultFile
         from paceline.analysis.saved_table_format import INPUT
 

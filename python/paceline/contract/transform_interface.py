@@ -36,7 +36,7 @@ class WorkerTransform:
     def apply_noting(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> tuple[list[tuple[int, str]], list[LongBondsOfRow]]:
-        """Transform like `apply`; also return rows with bonds that are longer than half the cell."""
+        """Transform like `apply`; also return the rows with bonds longer than half the cell."""
         return self.apply(positions, cells, vectors), []
 
 

@@ -63,8 +63,8 @@ class DamagedFrames(list[tuple[int, str]]):
 class RowRange:
     """Results of rows `first` to `stop` of the run: times (ps), and the rows of each analysis.
 
-    If an analysis returns any number of records per frame, its rows are a `RecordRange`. In a range
-    that was read from a checkpoint, they are `Records`.
+    If an analysis returns any number of records per frame, its rows are a `RecordRange`; in a range
+    that was read from a checkpoint, they are a tuple (counts, records).
     """
 
     first: int
@@ -102,7 +102,7 @@ class Cursor:
 
 
 class Collected:
-    """Results of all completed blocks of one trajectory; `number` is its number in the run.
+    """Results of all completed blocks of one pass; `number` is the number of the pass in the run.
 
     Results are in the order of the analyses. If an analysis returns one result per block, its
     receiver gets these results. `timings` gets the timing of each block and the time of collecting.
@@ -160,16 +160,15 @@ class Collected:
         self.long_bonds.extend(result.long_bonds)
         done = time.monotonic_ns()
         timings = [replace(timing, job=self._number, comm=0) for timing in result.timings]
-        # Results that arrive together were sent when the last block was done. If another host's
-        # clock has drifted by more than the latency, the end of that block would be later than the
-        # arrival.
+        # Results that arrive together were sent when the last block was done. If the clock of the
+        # worker's host has drifted by more than the latency, this end is later than the arrival.
         if timings and result.timings[-1].comm != SENT_WITH_LATER:
             timings[-1] = replace(timings[-1], comm=max(0, done - timings[-1].end))
         self._timings.blocks.extend(timings)
         self._timings.t_comm += (done - begun) / 1e9
 
     def add_duplicate(self, attempt: DuplicateAttempt) -> None:
-        """Record an attempt at a block whose result another attempt has delivered."""
+        """Record an attempt at a block; the block's result came from another attempt."""
         timing = replace(attempt.timing, job=self._number)
         self._timings.abandoned.append(replace(attempt, timing=timing))
 
@@ -185,7 +184,7 @@ class Collected:
         self._timings.t_comm += (time.monotonic_ns() - since) / 1e9
 
     def since(self, cursor: Cursor) -> tuple[Record, Cursor]:
-        """Return the results that came after a cursor, and a cursor at the present position.
+        """Return the results that came after a cursor, and a cursor at the current position.
 
         The record refers to the output arrays, and later results overwrite them. Copy or write the
         record at once.
@@ -246,7 +245,7 @@ class Collected:
 
     @property
     def values(self) -> list[Any]:
-        """Return the result of each analysis: its rows, offsets and records, or merged result."""
+        """Result of each analysis: its rows; its offsets and records; or its merged result."""
         missing = np.isin(self._plan.frames, [frame for frame, _ in self.damaged])
         for one in self._rows:
             if isinstance(one, _Rows) and one.value is None:
@@ -363,7 +362,7 @@ class _Rows:
 
 
 def _near_missing(missing: np.ndarray, before: int, after: int) -> np.ndarray:
-    """Mask of rows from `before` rows before a missing row to `after` rows after it.
+    """Mask of rows whose halo contains a missing row: from `before` rows before to `after` after.
 
     Examples
     --------
@@ -612,7 +611,7 @@ class _Changes(_Merged):
 
 
 def _size_of(value: object) -> int:
-    """Size of a state, bytes: size of the arrays in it, or of its pickle."""
+    """Size of a state, bytes: size of the arrays in it, or of its pickle; 0 if neither is known."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return value.nbytes
     if isinstance(value, tuple):

@@ -13,8 +13,8 @@ from paceline.contract.node_disk_cache import Cache
 from paceline.contract.source import Extents, SampledFileSpec
 from paceline.engine.tasks_and_results import AnyJob, AnyTask, Job, Task
 
-#: A node is preferred for a task if its cache contains at least this fraction of the task's sampled
-#: bytes.
+#: A node is preferred for a task if its cache contains at least this fraction of the bytes of the
+#: task's examined frames: the first, middle and last one.
 MOST = 0.5
 
 
@@ -31,7 +31,7 @@ class CachedFiles(NamedTuple):
 class NodeBlocks:
     """Blocks of files in the cache of one node, and in the memory of its host."""
 
-    #: Name of the host, and folder of the cache.
+    #: Name of the host and folder of the cache, as "HOST:FOLDER".
     node: str
     #: Blocks in the cache: for each job and file, one bit per block, packed by `np.packbits`.
     held: dict[tuple[int, int], np.ndarray]
@@ -106,7 +106,11 @@ def homes_of(tasks: Sequence[AnyTask], nodes: Sequence[NodeBlocks]) -> np.ndarra
 
 
 def _divide(shares: np.ndarray, loads: np.ndarray) -> np.ndarray:
-    """Choose a node for each task; `shares` are fractions of tasks in nodes. Updates `loads`."""
+    """Choose a node for each task; -1 if no node has enough of the task's bytes.
+
+    `shares` contains for each node (row) the fraction of each task (column) that is in the node.
+    `loads` is the number of tasks of each node, which is updated.
+    """
     homes = np.full(shares.shape[1], -1)
     holds = (shares >= MOST) & (shares == shares.max(axis=0))
     # Tasks are grouped by the nodes that have them; groups with few nodes come first.
@@ -127,7 +131,7 @@ def _divide(shares: np.ndarray, loads: np.ndarray) -> np.ndarray:
 def _shares_of(
     nodes: Sequence[dict[tuple[int, int], np.ndarray]], tasks: Sequence[AnyTask]
 ) -> np.ndarray:
-    """For each node (row) and task (column), return the fraction of sampled blocks in the node."""
+    """For each node (row) and task (column), return the fraction of examined blocks in the node."""
     sampled = [_sample(task) for task in tasks]
     jobs, files, begins, ends = map(np.concatenate, zip(*sampled, strict=True))
     owners = np.repeat(np.arange(len(tasks)), [len(found[0]) for found in sampled])
@@ -153,7 +157,7 @@ def _stops(n: int, weights: np.ndarray) -> np.ndarray:
 
 
 def _sample(task: AnyTask) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the job, file, first byte and end of some frames of a task."""
+    """Return job, file, first byte and end (bytes) of a task's first, middle and last frame."""
     if not isinstance(task, Task):
         nothing = np.zeros(0, dtype=np.int64)
         return nothing, nothing, nothing, nothing

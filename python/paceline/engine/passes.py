@@ -72,11 +72,11 @@ class FramePass:
         self.collected = Collected(number, self.plan, self.job.analyses, receivers, timings)
 
     def _receivers(self, stack: ExitStack) -> list[Receiver | None]:
-        """Enter the receivers of the analyses that return one result per block."""
+        """Return None for each analysis, because no analysis returns one result per block."""
         return [None] * len(self.job.analyses)
 
     def tasks(self, job: int, n_workers: int) -> Iterator[Task]:
-        """Yield a task for every block that is not done.
+        """Yield a task for every block that is neither done nor postponed.
 
         `job` is the number of this job in the backend's run. If tasks are assigned to `n_workers`
         workers in turn, each task contains the extents of its worker's next task.
@@ -100,11 +100,11 @@ class FramePass:
             yield replace(task, ahead=coming[-1].extents) if has_next else task
 
     def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return the frames to read for the rows of a block, and the task's fields about them."""
+        """Return the frames to read for the rows of a block, and keywords of `Task` about them."""
         return self.plan.frames[rows], {}
 
     def _initial_state_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
-        """Return the task's attributes for initial states; `frames` are the frames to read."""
+        """Return keywords of `Task` for initial states; `frames` are the block's frames to read."""
         return {}
 
     def frames_of(self, result: BlockResult) -> int:
@@ -112,7 +112,7 @@ class FramePass:
         return result.n_frames
 
     def release(self, result: BlockResult) -> None:
-        """Free the data of a collected block that were kept for repeated attempts."""
+        """Free data of a collected block that were stored in case the block had to be repeated."""
 
     @property
     def n_frames_done(self) -> int:
@@ -228,7 +228,7 @@ class AnalysisPass(FramePass):
         return AnalysisPass(self.run, stage, analyses, parts, states, before)
 
     def _receivers(self, stack: ExitStack) -> list[Receiver | None]:
-        """Enter the receivers of the analyses that return one result per block."""
+        """Enter the receivers of analyses that return one result per block; None for the others."""
         if not any(part.kind is Kind.BLOCKS for part in self.job.analyses):
             return super()._receivers(stack)
         with self.run.facts_shown():
@@ -238,7 +238,7 @@ class AnalysisPass(FramePass):
             ]
 
     def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return the frames to read for the rows of a block, and the task's fields about them."""
+        """Return the frames to read for the rows of a block, and keywords of `Task` about them."""
         frames, per_row = self.plan.frames, self.run.per_row
         if per_row is None:
             before, after = self.run.halo
@@ -251,7 +251,7 @@ class AnalysisPass(FramePass):
         return np.arange(begin, frames[rows.stop - 1] + 1), {"lead": lead, "step": per_row}
 
     def _initial_state_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
-        """Return the task's attributes for initial states; `frames` are the frames to read."""
+        """Return keywords of `Task` for initial states; `frames` are the block's frames to read."""
         of_transform = self.run.transform_states
         return {
             "state": of_transform.of_window(frames) if of_transform else None,

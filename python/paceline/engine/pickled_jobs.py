@@ -108,7 +108,7 @@ _of_thread = _OfThread()
 def run_pickled(
     pickled: PickledJob, batch: TaskBatch, notes: str, attempt: int
 ) -> BlockResult | None:
-    """Run a batch in this thread; return None if this process does not have the job.
+    """Run a batch in this thread; return None if neither the thread nor `pickled` has the job.
 
     `notes` is the folder of an `AttemptLog`, to which the attempt is written; empty for no log.
     """

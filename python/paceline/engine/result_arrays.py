@@ -29,7 +29,7 @@ _REMEDY = (
 #: Dtype of placeholder rows. They replace rows of blocks without any readable frame, whose dtype
 #: is known only from other blocks.
 UNREAD = np.dtype([("unread", np.uint8)])
-#: Memory limit of the present run.
+#: Memory limit of the current run.
 _memory: ContextVar[MemoryLimit | None] = ContextVar("memory", default=None)
 
 
@@ -44,13 +44,16 @@ def are_unread(rows: np.ndarray) -> bool:
 
 
 def replace_unread(rows: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Replace placeholder rows by zeros with the shape and dtype of other rows."""
+    """Replace placeholder rows by zeros of this shape and dtype; return other rows unchanged."""
     return np.zeros((len(rows), *shape), dtype) if are_unread(rows) else rows
 
 
 @contextmanager
 def limit_arrays(limit: int | None) -> Iterator[MemoryLimit]:
-    """Context manager that limits the total memory of the arrays allocated within it, bytes."""
+    """Limit the total size of arrays that a `with` block allocates in memory to `limit` bytes.
+
+    With None, the total size is not limited, but a single array is (`LARGE`).
+    """
     memory = MemoryLimit(limit)
     token = _memory.set(memory)
     try:
@@ -60,7 +63,7 @@ def limit_arrays(limit: int | None) -> Iterator[MemoryLimit]:
 
 
 def memory_limit() -> int | None:
-    """Memory limit of the present run, bytes; None if there is no limit."""
+    """Memory limit of the current run, bytes; None if there is no limit."""
     memory = _memory.get()
     return None if memory is None else memory.limit
 

@@ -55,7 +55,8 @@ class Facilities:
     streamed: bool = False
     #: True if a block may wait for the state of the previous block.
     pipelined: bool = False
-    #: Cache of decoded frames, if there are several passes.
+    #: Parameters of the cache of decoded frames, which runs with several passes use; None for no
+    #: cache.
     caching: FrameCaching | None = None
     #: True if other processes of this machine read parts of the collected rows from files.
     parts_by_file: bool = False
@@ -64,7 +65,7 @@ class Facilities:
 class TrajectoryRun:
     """Run of several analyses over one trajectory; `prepare` makes the plan and the first job."""
 
-    #: Blocks of frames.
+    #: Leaves and blocks of the run.
     plan: Plan
     #: Job of the first pass.
     job: Job
@@ -94,7 +95,7 @@ class TrajectoryRun:
         skip_damaged: bool = False,
         block_frames: int | None = None,
     ) -> None:
-        """Make the plan and all worker parts."""
+        """Make the plan of the run, and the job of the first pass with all worker parts."""
         self._context = RunContext(self.transforms, skip_damaged)
         self._info = RunInfo(frames, self._provenance())
         with self.facts_shown():
@@ -199,7 +200,7 @@ class TrajectoryRun:
 
     @property
     def relay(self) -> Relay | None:
-        """Pipeline in which each block passes its transformation's state to the next block."""
+        """Pipeline in which each block passes its transformation's state to the next; or None."""
         return None if self.transform_states is None else self.transform_states.relay
 
     @property
@@ -319,7 +320,7 @@ class TrajectoryRun:
         required = {field for analysis in self.analyses for field in analysis.fields}
         optional = {field for analysis in self.analyses for field in analysis.optional_fields}
         held = self.trajectory.fields
-        # Do not check MDAnalysis's readers, which report only the fields of the present frame.
+        # Do not check MDAnalysis's readers, which report only the fields of the current frame.
         if self.trajectory.shareable and not required.issubset(held):
             lacking = " and ".join(sorted(required.difference(held)))
             path = str(self.trajectory.provenance()["trajectory"])

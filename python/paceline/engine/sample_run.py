@@ -34,13 +34,13 @@ from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import Trajectory
 from paceline.trajectory.open import open_files
 
-#: Maximum number of bytes that one reader reads in total.
+#: Maximum number of bytes that one reader reads when the read rate of a disk is measured.
 _BYTES = 32 << 20
-#: Maximum number of bytes of one read call.
+#: Maximum number of bytes of one read call of this measurement.
 _CALL = 4 << 20
-#: Maximum time for which one reader reads, s.
+#: Maximum time for which one reader reads in a measurement of a disk's read rate, s.
 _SECONDS = 0.25
-#: Minimum size of a file for which a read rate is measured, bytes.
+#: A read rate is measured only if one reader can read at least this many bytes of the file.
 _LEAST = 4 << 20
 #: If less than this fraction of a file is in memory, the file counts as not in memory, since other
 #: reads may load some pages.
@@ -57,9 +57,10 @@ _BLOCKS = 3
 _SHIFT = 0.618034
 #: Number of frames for which presence in memory is checked.
 _LOOKS = 256
-#: Size of the middle part of a long file from which frames are sampled, bytes.
+#: In a long file without an index, only frames in the middle are indexed: total size of these parts
+#: of all files, bytes.
 SAMPLE = 64 << 20
-#: The same for a long file in an object store.
+#: Total size of the indexed parts if a file is in an object store, bytes.
 _OBJECT_SAMPLE = 16 << 20
 #: Maximum number of bytes, and maximum time (s), for measuring the speed of an object store.
 _STORE_BYTES = 48 << 20
@@ -96,7 +97,7 @@ class SampledFile(IndexedFile):
 
 
 def open_samples(paths: Sequence[str | os.PathLike], **options: Any) -> list[TrajectoryFile]:
-    """Open files as the `opener` of a `Chain`; long files without an index are sampled."""
+    """Open files, as the `opener` of a `Chain`; index only the middle of long, unindexed files."""
     sample = _OBJECT_SAMPLE if any(map(is_address, paths)) else SAMPLE
     open_indexed = partial(SampledFile, sample=sample // len(paths))
     return open_files(paths, open_indexed=open_indexed, **options)
@@ -189,9 +190,9 @@ class SampleRun:
         return self._run.job.source
 
     def middle(self, n: int, *, part: int = 0, parts: int = 1) -> np.ndarray:
-        """Return at most `n` frames around the middle of the analysed frames.
+        """Return at most `n` frames near the middle of the analysed frames.
 
-        With several `parts`, the frames are divided, and no frame is in two parts.
+        With several `parts`, return part number `part`. Parts are adjacent; each begins at a chunk.
         """
         n = min(n, max(1, len(self._frames) // parts))
         first = (len(self._frames) - n * parts) // 2 + n * part
@@ -200,7 +201,7 @@ class SampleRun:
         return self._frames[max(0, first) :][:n]
 
     def throughout(self, n: int, block_frames: int, number: int) -> np.ndarray:
-        """Return about `n` frames of the run, as equally spaced blocks.
+        """Return `n` frames of the run, as equally spaced blocks of `block_frames` frames.
 
         Another `number` selects other blocks. If the run is short, frames are repeated.
         """

@@ -141,7 +141,7 @@ class Scheduler(Generic[T]):
         return max(0.0, soonest - time.monotonic())
 
     def _due(self, running: _Running[T]) -> float:
-        """Time at which a task is overdue; each attempt may take twice as long as the last one."""
+        """Time at which a task is overdue, s; each attempt may take twice as long as the previous."""
         paces = self._paces.get(running.task.job)
         allowed = UNKNOWN
         if paces:
@@ -322,7 +322,7 @@ class TaskBatcher:
         return (self._ahead[last].job, self._ahead[last].number) == (first.job, first.number + last)
 
     def _ahead_of(self, last: AnyTask, level: int) -> Extents | None:
-        """Byte ranges of the block after this batch that its worker will probably process next."""
+        """Byte ranges of the block that this batch's worker will probably process next, or None."""
         following = (self._n_workers - 1) * 2**level
         if following >= len(self._ahead) or self._ahead[following].job != last.job:
             return None

@@ -137,7 +137,7 @@ class CollectedParts(Collected):
         self._collectors = [_Placed(parts)]  # type: ignore[list-item]
 
     def since(self, cursor: Cursor) -> tuple[Record, Cursor]:
-        """Return the results that came after a cursor, and a cursor at the present position."""
+        """Return the results that came after a cursor, and a cursor at the current position."""
         record, now = super().since(cursor)
         ranges = [
             RowRange(one.first, one.stop, one.times, _stack_parts(self._parts, one.first, one.stop))

@@ -142,7 +142,7 @@ class WorkerAnalysis:
 class FrameCaching:
     """Parameters of a cache of decoded frames that all stages of one run share."""
 
-    #: Name of the run over this trajectory.
+    #: Text by which workers recognise the run and the trajectory whose frames they cached.
     key: str
     #: Limit of the cache. Without a limit, frames are cached while half of the memory is free.
     memory: MemoryLimit
@@ -169,7 +169,8 @@ class Job:
     row_bytes: int = 0
     #: Number of processes of a machine that share its requests to object stores.
     sharers: int = 1
-    #: Number, latency (s) and bandwidth (bytes per second) of each object store, measured so far.
+    #: For each object store that was measured so far: its number, its latency (s), and its bandwidth
+    #: (bytes per second).
     estimates: tuple[tuple[int, float, float], ...] = ()
 
 
@@ -246,17 +247,17 @@ class Task:
 
     @cached_property
     def first_frame(self) -> int:
-        """Number of the first frame."""
+        """Frame number of the block's first frame."""
         return int(self.frames[0])
 
     @cached_property
     def n_frames(self) -> int:
-        """Number of frames."""
+        """Number of frames of the block, without halo."""
         return len(self.frames)
 
     @property
     def what(self) -> str:
-        """Name in error messages."""
+        """Name of the task in error messages: the first and last frame of its block."""
         return f"frames {self.frames[0]} to {self.frames[-1]}"
 
 
@@ -275,7 +276,7 @@ class FunctionTask:
     #: First frame and number of frames of the call; for a call without frames, any number and 1.
     first_frame: int
     n_frames: int
-    #: Name in error messages.
+    #: Name of the call in error messages.
     what: str
     #: Argument of the function.
     item: Any
@@ -310,17 +311,17 @@ class TaskBatch:
 
     @property
     def n_frames(self) -> int:
-        """Number of frames."""
+        """Number of frames of all tasks together."""
         return sum(task.n_frames for task in self.tasks)
 
     @property
     def first_frame(self) -> int:
-        """Number of the first frame."""
+        """Frame number of the first task's first frame."""
         return self.tasks[0].first_frame
 
     @property
     def what(self) -> str:
-        """Name in error messages."""
+        """Name of the batch in error messages: its first task and its number of frames."""
         if self.level == 0:
             return self.tasks[0].what
         return f"{self.tasks[0].what} and so on, {self.n_frames} in all"
