@@ -141,7 +141,7 @@ class Scheduler(Generic[T]):
         return max(0.0, soonest - time.monotonic())
 
     def _due(self, running: _Running[T]) -> float:
-        """Time at which a task is overdue, s; each attempt may take twice as long as the previous."""
+        """Time at which a task is overdue, s; each new attempt may take twice as long."""
         paces = self._paces.get(running.task.job)
         allowed = UNKNOWN
         if paces:

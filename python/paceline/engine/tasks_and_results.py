@@ -169,8 +169,8 @@ class Job:
     row_bytes: int = 0
     #: Number of processes of a machine that share its requests to object stores.
     sharers: int = 1
-    #: For each object store that was measured so far: its number, its latency (s), and its bandwidth
-    #: (bytes per second).
+    #: For each object store that was measured so far: its number, its latency (s), and its
+    #: bandwidth (bytes per second).
     estimates: tuple[tuple[int, float, float], ...] = ()
 
 
