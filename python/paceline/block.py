@@ -321,7 +321,8 @@ class AtomAttributes(Mapping[str, np.ndarray]):
         self._of_residues = dict(of_residues)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        # Threads share this object: entries are never removed, since another thread may use them.
+        # Threads share this object: entries are added and never removed, because another thread
+        # may use them.
         if name not in self._of_atoms:
             self._of_atoms[name] = self._of_residues[name][self._residues]
         return self._of_atoms[name]

@@ -47,7 +47,7 @@ INTERVAL = 1.0
 SHARE = 50
 #: The journal is rewritten if it is larger than necessary by more than this factor.
 GROWTH = 3
-#: Size of the rows in one record when all records are rewritten, bytes.
+#: Approximate size of the rows in one record when all records are rewritten, bytes.
 ROWS_BYTES = 64 * 2**20
 
 #: Attributes of analyses that `_used_by_next_stage` leaves out: those that the run sets, and those
@@ -252,7 +252,7 @@ class Checkpoint:
         return _Clock(self._timings.dealt, time.monotonic_ns(), self._timings.t_comm)
 
     def _count(self, number: int, record: Record, cursor: Cursor) -> None:
-        """Update the sizes of stored subtrees, and the number of bytes that became obsolete."""
+        """Update the sizes of stored subtrees, and the number of obsolete bytes in the journal."""
         sizes = self._sizes[number]
         sizes.update((key, len(data)) for key, data in record.nodes.items())
         self._dead += sum(sizes.pop(key) for key in sizes.keys() - cursor.nodes)
@@ -478,7 +478,7 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
     named = (analysis.name for analysis in one.analyses if not analysis.is_companion)
     yield _fact("analyses", ", ".join(named))
     both = list(zip(one.analyses, one.job.analyses, strict=True))
-    # List requested analyses before companions, because the first difference is reported.
+    # List requested analyses before companions, because only the first difference is reported.
     both.sort(key=lambda pair: pair[0].is_companion)
     for analysis, half in both:
         indices = np.asarray(analysis.indices)
@@ -496,7 +496,7 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
 
 
 def _used_by_next_stage(analysis: Analysis) -> dict[str, Any]:
-    """Collect what an analysis uses for later stages, in addition to the frames."""
+    """Collect, by name, the attributes that an analysis uses in `next_stage`."""
     universe, found = analysis.atomgroup.universe, {}
     for name, value in members_used(analysis, "next_stage").items():
         if attribute_of(value, "universe") is universe:

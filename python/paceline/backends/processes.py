@@ -74,7 +74,8 @@ LOOK = 1.0
 #: Time for which idle workers stay alive for the next run in a notebook, seconds.
 IDLE = 60
 
-#: Environment of paceline's workers. With it, they do not register paceline with MDAnalysis.
+#: Environment variable of paceline's workers, so that they do not register paceline with
+#: MDAnalysis.
 _NO_SCRIPT = {"PACELINE_SCRIPT": ""}
 
 BatchFuture = Future[BlockResult | None]
@@ -128,7 +129,7 @@ class Processes(ForMDAnalysis):
                     batches,
                     scheduler,
                     HangCheck(executor),
-                    # Loky's thread fails if workers are killed after futures were cancelled.
+                    # Do not cancel futures: otherwise loky's thread fails when workers are killed.
                     cancels=False,
                 )
                 late, hanging = wait(left, GRACE)
@@ -164,7 +165,7 @@ class _Uninterrupted(Executor):
     def submit(
         self, function: Callable[..., object], /, *args: object, **options: object
     ) -> Future[Any]:
-        """Submit to the executor."""
+        """Submit a call to the executor while Ctrl-C is blocked."""
         with interrupts_blocked():
             return self._executor.submit(function, *args, **options)
 

@@ -147,7 +147,7 @@ class _SharedScheduler:
 
 
 def _drain_attempts(results: Results) -> Iterator[DuplicateAttempt]:
-    """Yield the attempts that ended while the last accepted result was collected."""
+    """Yield the attempts whose results are still in the queue after all tasks are finished."""
     while not results.empty():
         result = results.get()
         if not isinstance(result, _Failure):

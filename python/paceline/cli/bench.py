@@ -119,7 +119,7 @@ def _copy(path: str, stack: ExitStack) -> str:
 
 
 def measure(args: argparse.Namespace) -> None:
-    """Do all runs; write and print the requested outputs."""
+    """Do all runs of `paceline bench`; print the results, and write the requested files."""
     _check(args)
     bench = Bench(args)
     with Stopping():
@@ -134,7 +134,10 @@ def measure(args: argparse.Namespace) -> None:
 
 
 def one_run(args: argparse.Namespace, begun: float) -> None:
-    """Run the analysis; print its measurements since `begun` (s) as one line of JSON."""
+    """Run the analysis once; print its measurements as one line of JSON.
+
+    `begun` is the time at which this command began in this process, seconds since 1970.
+    """
     # Imported here, because the parent process, which starts these runs, needs no MDAnalysis.
     from paceline.cli.run_analysis_command import run_analysis
 
@@ -167,7 +170,7 @@ def one_run(args: argparse.Namespace, begun: float) -> None:
 
 
 class Bench:
-    """All runs of one measurement of the scaling."""
+    """All runs of `paceline bench`: of one analysis, with different numbers of workers."""
 
     def __init__(self, args: argparse.Namespace):
         self._args = args

@@ -49,7 +49,7 @@ _WRONG_NAMES = (
     *(IsADirectoryError, NotADirectoryError),
 )
 #: Patterns of a keyword's value in a message, and of a keyword that the message itself explains by
-#: an option.
+#: an option, such as "continuous=True (--continuous)".
 _VALUE = r"True\b|None\b|\"[^\"]*\"|'[^']*'|\([0-9., ]*\)|[0-9][\w.]*"
 _NAMED = re.compile(
     rf"\b\w+=({_VALUE})?(?: \((?P<inside>--[\w-]+(?: [^)]*)?)\)|, (?P<behind>--[\w-]+))"

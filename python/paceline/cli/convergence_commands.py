@@ -253,7 +253,7 @@ def _is_usual(title: str) -> bool:
 
 
 def _check_different(args: argparse.Namespace) -> None:
-    """Raise an error if a table is given as two replicas; without --replicas, use it only once."""
+    """Raise an error if a table is given as two replicas; without --replicas, drop repeats."""
     from paceline.cli.print_results import say
 
     known: dict[str, Path] = {}
@@ -288,7 +288,7 @@ def _series_of(saved: "SavedTable", args: argparse.Namespace) -> "Table":
 
 
 def _hint_of_texts(saved: "SavedTable") -> str:
-    """Name the option for columns of text; empty for a table without any."""
+    """Return a hint at the option for columns of text; empty if the table has no such column."""
     texts = (title for title, one in saved.arrays.items() if one.dtype.kind == "U")
     return next((f"{title!r} is text: --kind states assesses it" for title in texts), "")
 

@@ -438,7 +438,7 @@ def _other_names(path: str, atoms: Any, options: dict[str, Any]) -> tuple[str, b
 
 @contextlib.contextmanager
 def _output(args: argparse.Namespace) -> Iterator[IO[str]]:
-    """Open the file for the table, or use standard output."""
+    """Yield the file of -o for the table of findings; without -o, yield standard output."""
     if args.output is None:
         yield sys.stdout
     else:
@@ -754,7 +754,7 @@ def run_repack(args: argparse.Namespace) -> None:
 
 
 def _json_of_gain(gain: "Gain") -> "RepackedDataset":
-    """Convert layouts and costs of a dataset to JSON values."""
+    """Convert layouts and read costs of a repacked dataset to JSON values."""
     before, after = gain.layouts
     costs: list[RepackedAccess] = [
         {"access": old.access, "before": float(old.ratio), "after": float(new.ratio)}

@@ -194,7 +194,7 @@ def run_frames(args: argparse.Namespace) -> None:
 
 
 def _point(texts: Sequence[str]) -> tuple[float, float]:
-    """Convert the coordinates of a point to numbers."""
+    """Convert the two coordinates of --bin to numbers."""
     try:
         x, y = map(float, texts)
     except ValueError:
@@ -231,7 +231,7 @@ def _check_same(
     fingerprints: Sequence[str],
     chosen: "ChosenFrames",
 ) -> None:
-    """Warn if files or times differ from those in the table."""
+    """Warn if the trajectory's files or times differ from those that the table records."""
     from paceline.analysis.frames_by_table import FRAME, TIME, times_of
 
     table = chosen.tables[0].path

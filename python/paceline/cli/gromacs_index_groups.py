@@ -198,7 +198,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
 
     @contextmanager
     def offline(self) -> Iterator[None]:
-        """Raise `NoFramesYet` instead of connecting to a stream, until the end of the block."""
+        """During a `with` block, raise `NoFramesYet` instead of connecting to a stream."""
         before, self._is_offline = self._is_offline, True
         try:
             yield
@@ -219,7 +219,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         return self.select_within(self.atoms, *selections, **groups)
 
     def select_within(self, atoms: Atoms, *selections: str, **groups: object) -> Atoms:
-        """Select atoms from a part of this Universe."""
+        """Select some of `atoms`, which are in this Universe, as `select_atoms` does."""
         found: dict[str, object] = {}
         for text in selections:
             check_selection(text)

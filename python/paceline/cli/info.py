@@ -47,7 +47,7 @@ class Stripes:
 
     @property
     def size_text(self) -> str:
-        """Size in the form of the command line.
+        """Number of bytes per turn as a text, in the form that --align accepts.
 
         Examples
         --------

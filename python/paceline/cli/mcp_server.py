@@ -166,7 +166,7 @@ class CommandJob:
             os.close(lifeline)
 
     async def _read_lines(self, stream: asyncio.StreamReader) -> None:
-        """Read standard error: lines of progress, and the last other lines."""
+        """Read standard error; store the latest progress, and the last lines of other kinds."""
         while True:
             try:
                 line = await stream.readline()
@@ -184,7 +184,7 @@ class CommandJob:
             self._lines.append(text)
 
     def _parsed(self, found: bytes) -> Mapping[str, object]:
-        """Return the document of the command, or that of an error if it printed none."""
+        """Return the document that the command printed; if there is none, that of an error."""
         with contextlib.suppress(ValueError, RecursionError):
             document = json.loads(found)
             if isinstance(document, dict):
@@ -221,7 +221,7 @@ class CommandJob:
 
 
 def _is_progress(state: object) -> TypeGuard[ProgressState]:
-    """Check a line of progress, because libraries may print similar lines."""
+    """Check whether a value describes progress, because libraries may print similar lines."""
     if not isinstance(state, dict) or not isinstance(state.get("unit"), str):
         return False
     return all(isinstance(state.get(name), int) for name in ("done", "total"))
@@ -251,7 +251,7 @@ def _too_large(begin: bytes) -> dict[str, object]:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a command as Ctrl-C does, so that it removes temporary files; kill it if it remains."""
+    """End a command as Ctrl-C does, so that it removes temporary files; otherwise kill it."""
     for number in (signal.SIGINT, None):
         with contextlib.suppress(ProcessLookupError):
             signal_group(process.pid, number)
@@ -387,7 +387,7 @@ class CommandServer:
     async def list_tools(
         self, context: ServerRequestContext, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """List the tools."""
+        """Return the tools, with descriptions and schemas of their arguments."""
         about = {name: tool.summary for name, tool in self._tools.items()} | _OF_JOBS
         about[_HELP] = "Complete help of a command, with examples."
         found = [
@@ -508,7 +508,7 @@ class CommandServer:
 class _Lines:
     """Lines of standard input, of limited size, as an asynchronous iterator.
 
-    A thread reads them, because an event loop cannot wait for all kinds of input.
+    A thread reads the lines, because an event loop cannot wait for all kinds of input.
     """
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ SHARED_BY = 10
 class ToolOption(NamedTuple):
     """Option or positional argument of a command, as a property of a tool."""
 
-    #: Name of the property.
+    #: Name of the property in the tool's schema.
     name: str
     #: Option of the command line; empty for a positional argument.
     flag: str
@@ -48,7 +48,7 @@ class ToolOption(NamedTuple):
 
 
 class CommandTool(NamedTuple):
-    """Command with its options."""
+    """Command as a tool for assistants, with its options."""
 
     name: str
     summary: str
@@ -128,7 +128,7 @@ def _commands_of(parser: CommandParser) -> dict[str, CommandParser]:
 
 
 def documents() -> dict[str, type]:
-    """Return the declared document of each command that has --json."""
+    """Return the class that declares the JSON document of each command with --json, by command."""
     return {
         name: document
         for name, parser in command_parsers().items()
@@ -137,7 +137,7 @@ def documents() -> dict[str, type]:
 
 
 def _documents_in(parser: CommandParser) -> Iterator[type]:
-    """Yield the document of a command, or of its first subcommand."""
+    """Yield the class of the JSON document of a command, or of each of its subcommands."""
     for action in parser._actions:
         if "document" in vars(action):
             yield document_named(vars(action)["document"])
@@ -234,7 +234,7 @@ def _needs_of(form: FileForm) -> dict[str, str]:
 
 
 def _schema_of_value(action: argparse.Action) -> dict[str, object]:
-    """Return the JSON Schema of one value."""
+    """Return the JSON Schema of one value of an option."""
     if action.choices is not None:
         return {"enum": [*action.choices]}
     kind = action.type

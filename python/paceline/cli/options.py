@@ -21,7 +21,7 @@ from paceline.errors import UnsupportedError
 #: Seconds in a unit of time.
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
-#: Endings of tables.
+#: Filename extensions of saved tables, as a text for the help.
 TABLE_ENDINGS = ".csv, .tsv, .npz or .xvg"
 
 #: Help for --continuous.
@@ -103,7 +103,7 @@ def above_zero(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Convert a text to a number of bytes.
+    """Convert a size with its unit to a number of bytes.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def seconds(text: str) -> float:
 
 
 def listening(text: str) -> tuple[str, int]:
-    """Convert a port, or a host and a port, to both.
+    """Convert PORT or HOST:PORT to host and port; the default host is 127.0.0.1.
 
     Examples
     --------
@@ -250,14 +250,14 @@ def _with_unit(text: str) -> float | None:
 
 
 def chunk(text: str) -> str:
-    """Check a text that describes the shape of chunks."""
+    """Check a text that describes the shape of chunks, and return it."""
     from paceline.hdf5.h5md_storage_layout import parse_chunk
 
     return _checked_text(parse_chunk, text)
 
 
 def compression(text: str) -> str:
-    """Check a text that describes a compression."""
+    """Check a text that describes a compression, and return it."""
     from paceline.hdf5.h5md_storage_layout import parse_compression
 
     return _checked_text(parse_compression, text)

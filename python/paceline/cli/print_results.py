@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 STDOUT = Path("-")
 #: Maximum number of table rows that a terminal shows.
 MOST_ROWS = 20
-#: Maximum number of characters per cell.
+#: Maximum number of characters per cell of a table on a terminal.
 MOST_CHARACTERS = 40
 #: Maximum number of characters for the names of trajectory files in the message about the input.
 MOST_OF_FILES = 80

@@ -173,7 +173,7 @@ def _print(checks: "Sequence[Check]") -> None:
 
 
 def _as_json(check: "Check") -> dict[str, object]:
-    """Convert the outcome of a check for JSON."""
+    """Convert the outcome of a check to JSON values."""
     kept = [check.largest] if check.largest is not None else []
     differences, largest = (
         [{"place": one.place, "file": one.saved, "computed": one.computed} for one in some]
@@ -183,7 +183,7 @@ def _as_json(check: "Check") -> dict[str, object]:
 
 
 def kind_of(path: Path) -> str:
-    """Find the kind of a result, a key of `KINDS`; raise `FileNotFoundError` if it is missing."""
+    """Find the kind of a result, a key of `KINDS`; raise an error if `path` does not exist."""
     folder = path.parent if path.suffix.lower() == ".parquet" else path
     if folder.is_dir() and (folder / "survey.json").exists():
         return "survey"

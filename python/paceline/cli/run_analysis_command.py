@@ -307,7 +307,8 @@ def transforms_of(args: argparse.Namespace) -> "list[Transform]":
     if args.center is not None:
         chosen.append(transform.center(args.center))
     if args.wrap:
-        # Only commands of batteries have the option --no-unwrap; without it, they unwrap.
+        # Of the commands that call this function, only those of batteries have --no-unwrap; if it
+        # is omitted, they unwrap.
         unwraps |= not getattr(args, "no_unwrap", True)
         together = together if unwraps else None
         chosen.append(transform.wrap(compound="fragments", together=together))
@@ -496,8 +497,8 @@ def check_battery_options(
 ) -> None:
     """Raise an error for options and files that prevent a battery, before a system is opened.
 
-    `names` are names of its analyses, as far as they are known. `grows` is True for a trajectory
-    that is followed, or a stream.
+    `names` are names of the battery's analyses, as far as they are known. `grows` is True for a
+    trajectory that is followed, or a stream.
     """
     from paceline.analysis.battery import COMMON_FILES
 
@@ -866,12 +867,12 @@ def save_results(args: argparse.Namespace, results: "Results", *, shows_table: b
 
 
 def save_figure(args: argparse.Namespace, results: "Results") -> None:
-    """Draw the requested figure."""
+    """Draw the figure of --plot."""
     results.save_figure(args.plot, overwrite=args.overwrite, **vars(FigureOptions.of(args)))
 
 
 def check_report(args: argparse.Namespace) -> None:
-    """Raise an error if the requested report cannot be written."""
+    """Raise an error if the report of --report cannot be written."""
     if args.report is None:
         return
     from paceline.performance.report import check_report_ending
@@ -882,7 +883,7 @@ def check_report(args: argparse.Namespace) -> None:
 
 
 def save_report(args: argparse.Namespace, timings: "Timings") -> None:
-    """Write the report if one is requested."""
+    """Write the report of --report; do nothing without this option."""
     if args.report is None:
         return
     save = timings.to_csv if _is_table(args.report) else timings.report

@@ -265,7 +265,7 @@ class _FramesInTime:
     every: float | None
 
     def __call__(self, trajectory: Frames) -> np.ndarray:
-        """Return the numbers of the frames."""
+        """Return the numbers of the chosen frames of a trajectory."""
         from paceline.cli.run_analysis_command import frames_of
 
         return frames_of(trajectory, argparse.Namespace(**vars(self)))

@@ -376,7 +376,7 @@ class TrajectoryFile(Protocol):
 
     @property
     def samples(self) -> bytes:
-        """Fingerprint and digests of samples of the file's bytes, for workers to verify the file."""
+        """Fingerprint, and digests of samples of the file's bytes; workers verify both."""
 
     @property
     def notes(self) -> list[str]:
