@@ -56,7 +56,7 @@ class Analysis:
 
     @property
     def name(self) -> str:
-        """Name in error messages."""
+        """Name of the analysis in error messages."""
         return type(self).__name__
 
     @property
@@ -87,7 +87,7 @@ class Analysis:
         return {}
 
     def stored_bytes(self, n_frames: int) -> int:
-        """Return the number of bytes that the analysis stores for a number of frames."""
+        """Return the size of the results that the analysis stores for `n_frames` frames, bytes."""
         return self.row_bytes * n_frames
 
     def receiver(self) -> AbstractContextManager[Receiver]:

@@ -62,7 +62,7 @@ class WorkerPart:
     """Worker part of an analysis. It is pickled, and must not contain MDAnalysis objects."""
 
     kind: ClassVar[Kind]
-    #: See `WorkerDeclaration`.
+    #: Fields of the same names in `WorkerDeclaration`, which describes them.
     returns_new: bool = False
     checks_validity: bool = False
     splits_frames: bool = False
@@ -126,9 +126,10 @@ class PerBlock(WorkerPart, Generic[Result]):
 
 
 class Placements:
-    """File offsets at which MPI ranks write the parts of blocks that they have kept.
+    """File offsets at which MPI ranks write the parts of blocks that they do not send.
 
-    The receiver, to which the ranks send the other parts, sets the offsets. Pickling drops them.
+    The receiver, to which the ranks send the other parts, sets the offsets. Pickling drops the
+    offsets.
     """
 
     def __init__(self) -> None:

@@ -114,7 +114,7 @@ FileReadStats = tuple[int, int, int, int, list[tuple[int, str]]]
 
 
 class FileReader(Protocol):
-    """Open trajectory file in a worker."""
+    """Reader of a trajectory file that a worker has opened."""
 
     def read_ahead(self, extents: Extents) -> None:
         """Prefetch the bytes of frames that will be read soon."""

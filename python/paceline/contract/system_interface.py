@@ -288,7 +288,7 @@ class TopologyAttribute(Protocol):
 
 
 def fields_of(ts: Timestep) -> list[str]:
-    """List the fields of a frame: "positions", "velocities", "forces"."""
+    """List the fields that a frame contains, of "positions", "velocities" and "forces"."""
     held = ts.has_positions, ts.has_velocities, ts.has_forces
     return list(compress(FIELDS, held))
 

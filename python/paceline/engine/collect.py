@@ -75,7 +75,7 @@ class RowRange:
 
 @dataclass(frozen=True)
 class Record:
-    """Results collected between two cursors of one trajectory. `Collected.restore` reads them."""
+    """Results of one pass, collected between two cursors. `Collected.restore` reads them."""
 
     #: Rows of all frames that were collected.
     ranges: list[RowRange] = field(default_factory=list)
@@ -278,7 +278,7 @@ class _Received:
             self._receiver.add(number, value)
 
     def put_all(self, value: None) -> None:
-        """Do nothing, because ranks never store results of blocks."""
+        """Do nothing, because MPI ranks never store results for a receiver until the end."""
 
     def whole(self, missing: np.ndarray) -> None:
         """Return None, because the receiver has all results."""

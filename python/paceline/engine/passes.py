@@ -54,7 +54,7 @@ class FramePass:
 
     @property
     def n_final(self) -> int:
-        """Number of rows that do not depend on frames by which the trajectory may grow."""
+        """Number of rows that stay the same if the trajectory gets further frames."""
         return len(self.plan.frames) - self.run.halo[1]
 
     @property

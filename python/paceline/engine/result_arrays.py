@@ -79,7 +79,11 @@ def allocate(shape: tuple[int, ...], dtype: np.dtype, largest: int | None = None
 
 
 def in_memory(shape: tuple[int, ...], dtype: np.dtype, largest: int) -> np.ndarray | None:
-    """Allocate an array in memory; return None if it is too large."""
+    """Allocate an array in memory; return None if it is too large.
+
+    An array is too large if it exceeds the memory that the run has left, or, if the run has no
+    limit, `largest` bytes.
+    """
     memory, n_bytes = _memory.get(), math.prod(shape) * dtype.itemsize
     if memory is None or memory.limit is None or not largest or n_bytes <= SMALL:
         return np.empty(shape, dtype) if n_bytes <= largest else None

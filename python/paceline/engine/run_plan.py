@@ -225,7 +225,7 @@ class TrajectoryRun:
         self.trajectory.restore_frame()
 
     def facts_shown(self, **known: Any) -> AbstractContextManager[None]:
-        """Give the analyses access to options and facts of this run; `known` adds facts."""
+        """Set options and facts of this run on the analyses in a `with` block; `known` adds facts."""
         return facts_shown(self.analyses, self._context, replace(self._info, **known))
 
     def conclude(self, analysis: Analysis, value: Any, timings: Timings, **known: Any) -> None:

@@ -36,7 +36,7 @@ from paceline.trajectory.open import open_files
 
 #: Maximum number of bytes that one reader reads when the read rate of a disk is measured.
 _BYTES = 32 << 20
-#: Maximum number of bytes of one read call of this measurement.
+#: Maximum number of bytes of one call in which `_read` or `_read_again` reads from a file.
 _CALL = 4 << 20
 #: Maximum time for which one reader reads in a measurement of a disk's read rate, s.
 _SECONDS = 0.25
@@ -50,12 +50,12 @@ _MOST = 0.5
 #: Maximum size of a folio, Linux's unit of the page cache, bytes. Linux keeps a whole folio in
 #: memory if any part of it must stay.
 _PIECE = 2 << 20
-#: Minimum number of blocks per worker, so that one slow block does not dominate.
+#: Minimum number of blocks per worker in a measurement, so that one slow block does not dominate.
 _BLOCKS = 3
 #: Shift of the blocks of the next measurement, in units of the distance between blocks. With the
 #: golden ratio, a few measurements never use the same blocks.
 _SHIFT = 0.618034
-#: Number of frames for which presence in memory is checked.
+#: Maximum number of frames that are examined to find the fraction of a file in memory.
 _LOOKS = 256
 #: In a long file without an index, only frames in the middle are indexed: total size of these parts
 #: of all files, bytes.
@@ -68,7 +68,7 @@ _STORE_SECONDS = 1.0
 
 
 class RunsTasks(Protocol):
-    """Interface of a backend that runs samples; classes of `paceline.backends` implement it."""
+    """Interface of a backend for a `SampleRun`; classes of `paceline.backends` implement it."""
 
     name: str
     n_workers: int
@@ -169,7 +169,7 @@ class SampleRun:
         self._objects = [_core.ObjectBytes(one.path, one.samples) for one in objects]
         self.of_store = bool(objects)
         if self.of_store and self.is_sample:
-            self._t_open = 0.0  # most of the time was spent on sampling, not on opening
+            self._t_open = 0.0  # most of the time was spent on finding frames in the middle
         if self.is_sample:
             self._frames = _readable(frames, self.trajectory.n_frames)
         self._prepare(frames, 1, None)
@@ -408,7 +408,7 @@ def _readable(frames: np.ndarray, n_known: int) -> np.ndarray:
 
 
 def disk_rates(path: str) -> tuple[float, float] | None:
-    """Measure the read rate of the disk, bytes per second: by one reader, and by two in total.
+    """Measure the read rate of the disk, bytes per second: of one reader, and of two together.
 
     Returns None if the file is small, if the bytes stay in memory, or if the system does not report
     whether they do.
@@ -417,7 +417,7 @@ def disk_rates(path: str) -> tuple[float, float] | None:
     n_bytes = min(_BYTES, size // 8)
     if n_bytes < _LEAST:
         return None
-    # These offsets are outside the middle of the file, where sampled frames are read.
+    # These offsets are outside the middle of the file, where other measurements read frames.
     starts = [size // 8, size // 4, 5 * size // 8]
     with _dropped_from_cache(path, [(start, n_bytes) for start in starts]) as from_disk:
         if not from_disk:

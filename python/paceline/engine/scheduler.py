@@ -1,6 +1,6 @@
 """Schedule tasks: assign each one to the next idle worker.
 
-`Scheduler` assigns tasks one by one, and assigns overdue tasks a second time. `TaskBatcher` groups
+`Scheduler` assigns tasks one by one, and assigns overdue tasks once more. `TaskBatcher` groups
 tasks into batches, for backends whose messages take milliseconds. `PartitionedScheduler` assigns
 each worker a contiguous share of the tasks (`StealingPartition`). An idle worker steals half of
 another worker's share, unless the shares are static.
@@ -36,7 +36,7 @@ SHORTEST = 0.5
 REMEMBERED = 255
 #: Time until a task is overdue if no task of its job is done yet, s.
 UNKNOWN = 10.0
-#: Maximum number of lost workers per task, because the task itself may crash its workers.
+#: A task for which this many workers were lost ends the run, because it may crash its workers.
 MOST_LOSSES = 3
 
 #: Minimum duration of a batch, s: much longer than the time to assign a batch.
@@ -68,11 +68,11 @@ class _Running(Generic[T]):
 
 
 class Scheduler(Generic[T]):
-    """Assigns tasks to idle workers, and slow tasks twice (speculative execution).
+    """Assigns tasks to idle workers, and slow tasks once more (speculative execution).
 
-    An overdue task is assigned a second time, to a worker without other work. The first result
-    counts. The backends run the tasks; the scheduler only records their state. The next task is
-    taken from the iterable when a task is assigned.
+    An overdue task is assigned again, to a worker without other work. The first result counts. The
+    backends run the tasks; the scheduler only records their state. The next task is taken from the
+    iterable when a task is assigned.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class Scheduler(Generic[T]):
         return [running.task for running in self._running.values()]
 
     def assign(self) -> T | None:
-        """Assign a new task; None if all tasks were assigned."""
+        """Assign a task that was returned, or else a new one; None if all tasks were assigned."""
         if self._returned:
             task = self._returned.popleft()
         elif self._upcoming is not None:
@@ -332,11 +332,11 @@ class TaskBatcher:
 class StealingPartition:
     """Partition of tasks into contiguous shares, with work stealing.
 
-    A worker reads its part of the file in order. It stores few partial results, because adjacent
-    results are merged at once. An idle worker steals half of the largest remaining share. With
-    `fixed`, each worker processes only its own share (static schedule). With `in_order`, tasks are
-    assigned in the order of their numbers. With `shares`, a worker's share contains tasks in the
-    cache of its node, and a worker steals first from workers of its node.
+    A worker reads its part of the file in order. The worker stores few partial results, because
+    adjacent results are merged at once. An idle worker steals half of the largest remaining share.
+    With `fixed`, each worker processes only its own share (static schedule). With `in_order`, tasks
+    are assigned in the order of their numbers. With `shares`, a worker's share contains tasks in
+    the cache of its node, and a worker steals first from workers of its node.
 
     Examples
     --------

@@ -26,7 +26,8 @@ from paceline.engine.run_plan import TrajectoryRun
 from paceline.engine.tasks_and_results import BlockResult, FunctionJob, FunctionTask
 from paceline.timing import Timings
 
-#: Maximum size of results in memory, bytes; larger results are kept in an anonymous temporary file.
+#: Maximum size of results in memory if the run has no memory limit, bytes. Larger results are in an
+#: anonymous temporary file.
 IN_MEMORY = 2**28
 
 

@@ -1,7 +1,7 @@
 """Jobs, tasks and results: the plain data that backends exchange with workers.
 
-A *job* contains the data that all blocks of one trajectory share. A *task* is one block of a job. A
-*batch* is a subtree of adjacent tasks for one worker.
+A *job* contains the data that all blocks of one pass over a trajectory share. A *task* is one block
+of a job. A *batch* is a subtree of adjacent tasks for one worker.
 """
 
 import copy
@@ -152,7 +152,7 @@ class FrameCaching:
 
 @dataclass(frozen=True)
 class Job:
-    """Parameters and analyses that all tasks of one trajectory share.
+    """Parameters and analyses that all tasks of one pass over a trajectory share.
 
     With `skip_damaged`, unreadable frames are left out. A `streamed` job needs the result of each
     block as soon as the block is done. With `caching`, decoded frames are cached for the next
@@ -338,7 +338,7 @@ class LongBonds(NamedTuple):
     length: float
     #: Number of the frame with the longest bond.
     frame: int
-    #: Columns of the two atoms of the longest bond.
+    #: Columns of the two atoms of the longest bond in the decoded coordinates.
     atoms: tuple[int, int]
 
 
