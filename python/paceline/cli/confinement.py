@@ -25,7 +25,7 @@ from paceline.errors import UnsupportedError
 from paceline.hdf5.sandbox import HELPER
 from paceline.trajectory.open import cache_folder
 
-#: Scheme of a URL: two letters or more, because one letter is a Windows drive.
+#: Scheme of a URL: two characters or more, because a single letter is a Windows drive.
 _URL = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):/")
 #: Folders of the system from which Python's libraries read, and single files that they read.
 _OF_SYSTEM = (

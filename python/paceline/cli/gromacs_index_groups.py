@@ -100,9 +100,9 @@ class _Group:
 def read_index_file(path: str | os.PathLike, n_atoms: int) -> IndexFile:
     """Read an index file of a system with `n_atoms` atoms.
 
-    Raises `DamagedFileError` if a line contains neither the name of a group nor atom numbers, if
-    two groups have the same name, if a group contains an atom twice, or if an atom number is
-    outside the system.
+    Raises `DamagedFileError` if the file contains no group, if a line contains neither the name of
+    a group nor atom numbers, if two groups have the same name, if a group contains an atom twice,
+    or if an atom number is outside the system.
     """
     path = os.fspath(path)
     text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")

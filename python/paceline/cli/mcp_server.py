@@ -41,7 +41,7 @@ from paceline.errors import PacelineError, UnsupportedError
 MOST_MESSAGE = 1 << 20
 #: Maximum size of the arguments of a call, as JSON, characters.
 MOST_ARGUMENTS = 1 << 16
-#: Maximum size of a command's document, bytes; a larger one is not read.
+#: Maximum size of a command's document, bytes; a larger one is replaced by an error.
 MOST_DOCUMENT = 1 << 24
 #: Maximum size of an answer, characters.
 MOST_ANSWER = 60_000

@@ -115,7 +115,10 @@ class ResultsServer:
         self._sent.set()
 
     def page(self) -> bytes:
-        """Make the page with the figures and links to all files; it reloads itself."""
+        """Make the page with the figures and links to all files.
+
+        The page reloads itself until the run is over.
+        """
         changed = [
             path.stat().st_mtime
             for path in self.files.values()

@@ -63,7 +63,7 @@ def _step(frames: np.ndarray) -> int:
 
 
 def scanned_per_row(frames: np.ndarray, n_atoms: int) -> int | None:
-    """Count the frames to read per analysed frame if a scan reads all frames of a trajectory.
+    """Count the frames to read per analysed frame if a scan starts at the trajectory's first frame.
 
     Returns None if the number varies, or if a leaf cannot contain this number of frames of
     `n_atoms` atoms.

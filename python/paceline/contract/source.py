@@ -376,7 +376,10 @@ class TrajectoryFile(Protocol):
 
     @property
     def samples(self) -> bytes:
-        """Fingerprint, and digests of samples of the file's bytes; workers verify both."""
+        """Fingerprint, and digests of samples of the file's bytes.
+
+        Workers verify the file with them.
+        """
 
     @property
     def notes(self) -> list[str]:

@@ -225,7 +225,10 @@ class TrajectoryRun:
         self.trajectory.restore_frame()
 
     def facts_shown(self, **known: Any) -> AbstractContextManager[None]:
-        """Set options and facts of this run on the analyses in a `with` block; `known` adds facts."""
+        """During a `with` block, set options and facts of this run on the analyses.
+
+        `known` are additional facts.
+        """
         return facts_shown(self.analyses, self._context, replace(self._info, **known))
 
     def conclude(self, analysis: Analysis, value: Any, timings: Timings, **known: Any) -> None:
