@@ -193,7 +193,7 @@ class Block:
         return values
 
     def values_of(self, field: str) -> np.ndarray:
-        """Return the array of a field, as its property does."""
+        """Return the same array as the property that is named `field`."""
         if field == "positions":
             return self.positions
         return self.velocities if field == "velocities" else self.forces

@@ -154,7 +154,7 @@ def _environment() -> dict[str, str]:
 
 
 class _Uninterrupted(Executor):
-    """Executor whose `submit` blocks Ctrl-C, because it may start workers.
+    """Executor whose `submit` blocks Ctrl-C, because `submit` may start workers.
 
     An interpreter that is interrupted while it starts would print a traceback.
     """
@@ -267,7 +267,8 @@ class Pool(ForMDAnalysis):
         self._executor = executor
         self.name = type(executor).__name__.lstrip("_")
         self.n_workers = worker_count(n_workers or getattr(executor, "_max_workers", None))
-        # Workers of these executors run on this machine.
+        # Workers of these two executors run on this machine, so that the CPUs of idle workers can
+        # compute parts of another worker's frame.
         if isinstance(executor, ThreadPoolExecutor | ProcessPoolExecutor):
             self.threads_in_frame = self.n_workers
 

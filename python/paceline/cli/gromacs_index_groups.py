@@ -58,7 +58,8 @@ DEFAULT_GROUPS = {
 #: Selection of the residues for which no groups by residue name are made: protein, water and
 #: nucleic acids.
 _LARGE = f"protein or {_WATER} or {_DNA} or {_RNA}"
-#: Names of parameters of `select_atoms`, which therefore cannot be names of its groups.
+#: Names of parameters of `select_atoms`. A group with such a name cannot be passed to
+#: `select_atoms` as a keyword.
 _TAKEN = inspect.signature(MDAnalysis.AtomGroup.select_atoms).parameters
 #: Maximum number of group names in an error message.
 _LISTED = 40
@@ -66,8 +67,8 @@ _LISTED = 40
 _DIGITS = 10
 
 
-#: Pattern of MDAnalysis's message about an incomplete selection; its group is the word that
-#: MDAnalysis expected next.
+#: Pattern of MDAnalysis's message about an incomplete selection. The group of the pattern matches
+#: the word that MDAnalysis expected next.
 _ENDS = re.compile(
     r"(?:Selection failed: ')?(?:Unknown selection|Unexpected) token: 'None'"
     r"(?: Expected: '(.*)')?'?"

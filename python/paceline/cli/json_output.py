@@ -1,4 +1,4 @@
-"""Output of a command as one JSON document, which also contains the command's error."""
+"""Output of a command as one JSON document; if the command fails, it also contains the error."""
 
 import math
 import os

@@ -10,7 +10,8 @@ from paceline.cli.options import positive
 from paceline.cli.parser_and_file_arguments import CommandParser, FileForm, plain_text
 from paceline.errors import UnsupportedError
 
-#: Commands that are not tools: they do not end, use the whole machine, or are for clients.
+#: Commands that are not tools: `mcp` and `relay` do not end by themselves, `bench` uses the whole
+#: machine, and `schema` is for programs that call the tools.
 NO_TOOLS = ("bench", "mcp", "relay", "schema")
 #: Options that a tool always passes to its command. A survey runs serially, because its worker
 #: processes would not be confined.

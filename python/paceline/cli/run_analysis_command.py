@@ -520,7 +520,7 @@ def check_battery_options(
 
 
 def _check_files(args: argparse.Namespace, files: Sequence[Path]) -> None:
-    """Raise an error if a file of a battery cannot be written, or is another output, too."""
+    """Raise an error if a file of a battery cannot be written, or is also another output."""
     check_distinct(args.report, args.checkpoint, args.tee, *files)
     crate = [args.output / METADATA] if args.crate else []
     for path in (*files, *crate):

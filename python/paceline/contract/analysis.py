@@ -160,7 +160,8 @@ def set_record(analysis: Analysis, record: tuple[RunInfo, object]) -> None:
 class OfRun(Generic[T]):
     """Attribute of an analysis that a run sets: a field of its `RunInfo` or `RunContext`.
 
-    Reading the attribute before a run has set it raises `AttributeError`. A program may set it too.
+    Reading the attribute before a run has set it raises `AttributeError`. A program may also set
+    the attribute.
     """
 
     def __init__(self, holder: Literal["_run_info", "_run_context"]):

@@ -131,7 +131,7 @@ class Outline:
 
 
 class SampleRun:
-    """Run of which short parts can be executed; the analyses stay unchanged.
+    """Run of which short parts can be executed and timed; the analyses stay unchanged.
 
     `is_sample` is true if only some frames of the trajectory are indexed.
     """
