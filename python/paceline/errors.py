@@ -46,7 +46,10 @@ class DamagedFileError(PacelineError, ValueError):
     def in_object(
         cls, path: str, what: str, expected: str, found: str, offset: int | None = None
     ) -> "DamagedFileError":
-        """Create the error for an invalid object in a file; `offset` in bytes, if known."""
+        """Create the error that names an object in a file, what was expected and what was found.
+
+        `offset` is the byte of the contradiction, if known.
+        """
         at = "" if offset is None else f"byte {offset}: "
         where = f"{what}: " if what else ""
         error = cls(f"{path}: {where}{at}expected {expected}, found {found}")
@@ -86,7 +89,7 @@ def with_hint(error: _Message, hint: str, joint: str = "; ") -> _Message:
 
 
 def with_script_advice(error: _Message, advice: str) -> _Message:
-    """Append advice that only a script can follow to the message of an error.
+    """Append to the message of an error advice that only a script can follow.
 
     The command line omits this advice (see `without_script_advice`).
     """
@@ -160,7 +163,7 @@ class SelectionError(PacelineError, ValueError):
     """
 
     def __new__(cls, *args: object) -> "SelectionError":
-        """Create the error with both base classes."""
+        """Create the error, which is also an error of MDAnalysis if MDAnalysis is imported."""
         return super().__new__(_with_mdanalysis_error(cls, SelectionError, "SelectionError"), *args)
 
 
@@ -171,7 +174,7 @@ class NotRunError(PacelineError, ValueError, AttributeError):
     """
 
     def __new__(cls, *args: object) -> "NotRunError":
-        """Create the error with both base classes."""
+        """Create the error, which is also an error of MDAnalysis if MDAnalysis is imported."""
         return super().__new__(_with_mdanalysis_error(cls, NotRunError, "NoDataError"), *args)
 
 
@@ -209,7 +212,7 @@ class AnalysisError(PacelineError, RuntimeError):
     def of(cls, message: str, error: Exception) -> "AnalysisError":
         """Create the error for a function's exception; it also belongs to the exception's class.
 
-        The message ends with the exception's message.
+        `message` must already contain the exception's message.
         """
         return _analysis_error(message, type(error), vars(error))
 
@@ -237,7 +240,7 @@ def _analysis_error(message: str, kind: type[Exception], attributes: Any) -> Ana
 
 
 def _both(kind: type[Exception]) -> Any:
-    """Create a subclass of `AnalysisError` and of another class."""
+    """Create a class that derives from `AnalysisError` and from the exception class `kind`."""
     names = {"__module__": __name__, "__reduce__": lambda self: _pickled_parts(self, kind)}
     return type("AnalysisError", (AnalysisError, kind), names)
 
@@ -253,7 +256,7 @@ def _pickled_parts(error: AnalysisError, kind: type[Exception]) -> tuple[object,
 
 
 def _restore_error(message: str, data: bytes) -> AnalysisError:
-    """Create an error from its parts."""
+    """Create an error from the message and data that `_pickled_parts` returned."""
     import pickle
 
     try:

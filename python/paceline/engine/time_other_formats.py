@@ -34,11 +34,12 @@ _BYTES = 8 << 20
 _FRAMES = 64
 #: Time for which each file is read in a round, s.
 _READING_SECONDS = 0.02
-#: Number of rounds, of which the fastest counts.
+#: Number of rounds in which a file is read; the time of the fastest round is used.
 _READING_ROUNDS = 3
-#: Formats for frames with positions only.
+#: Formats that store positions only; measured if the run reads nothing else.
 _OF_POSITIONS = [name for name, one in FORMATS.items() if fields_in(one.writes) == FIELDS[:1]]
-#: Formats for frames with velocities or forces, in which all frames have the same size.
+#: Formats that store velocities and forces, too, in frames of equal size; measured if the run
+#: reads velocities or forces.
 _OF_MOTION = [
     name for name, one in FORMATS.items() if one.equal_frames and fields_in(one.writes) == FIELDS
 ]
@@ -49,7 +50,8 @@ _COMPRESSIONS = ("", "shuffle+zstd:3")
 class SampleFrames(NamedTuple):
     """Decoded frames with all atoms, and the fields and atoms that the run reads.
 
-    `wanted` contains indices of atoms. `decoding` is the time to decode a frame, s.
+    `wanted` contains the indices of the atoms that the run reads. `decoding` is the time to read
+    and decode a frame with all atoms, s.
     """
 
     values: FrameBuffer
@@ -73,7 +75,10 @@ class _Kind:
 
 
 def decode_sample(chain: Chain, source: FrameSource, frames: np.ndarray) -> SampleFrames | None:
-    """Decode frames with all atoms, and leave out damaged frames; None if all are damaged."""
+    """Decode the first of `frames` with all atoms, without damaged ones; None if all are damaged.
+
+    At most `_FRAMES` frames are decoded, and at most `_BYTES` of positions.
+    """
     n_frames = min(_FRAMES, max(1, _BYTES // (12 * chain.n_atoms)))
     extents = chain.extents(frames[:n_frames])
     everything = FrameSource(chain.specs, None, chain.n_atoms, source.fields, (), TimeAxis())
@@ -90,8 +95,8 @@ def measure_other_files(found: SampleFrames, own_format: str) -> list[Recoded]:
     """Write frames in other formats and compressions, and measure the time to read them.
 
     If the run reads only some of the atoms, files with only these atoms are measured, too. Files
-    with all atoms in the present format are left out, and so are formats that cannot store these
-    frames.
+    with all atoms in `own_format`, the format of the trajectory, are left out, and so are formats
+    that cannot store these frames.
     """
     only_positions = set(found.fields) <= {"positions"}
     kinds = [_Kind(format) for format in (_OF_POSITIONS if only_positions else _OF_MOTION)]
@@ -110,7 +115,7 @@ def measure_other_files(found: SampleFrames, own_format: str) -> list[Recoded]:
 
 
 def _measure(frames: SampleFrames, kind: _Kind, path: str) -> Recoded:
-    """Write a file, and measure the time in which one and two workers read it."""
+    """Write frames to a file of a kind; measure how long one worker, and two at once, read it."""
     columns = frames.wanted if kind.selected else np.arange(frames.n_atoms)
     size, encoding = write_frames(
         path, frames.values, frames.fields, kind.format, columns, kind.compression
@@ -139,7 +144,7 @@ def write_frames(
     columns: np.ndarray,
     compression: str = "",
 ) -> tuple[int, float]:
-    """Write atoms of frames to a file.
+    """Write frames to a file in one format, with the atoms whose indices are `columns`.
 
     Returns the size of all encoded frames, bytes, and the encoding time, s.
     """

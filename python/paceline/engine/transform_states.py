@@ -32,11 +32,12 @@ class Relay:
     def __init__(self, scan: WorkerScan, *, skip_damaged: bool):
         self._scan = scan
         self._follower = scan.follower(skip_damaged)
-        #: Initial states of blocks by block number, shape (1, …), and free arrays for later states.
-        #: To allocate a new array takes a sixth of the time of transforming a block.
+        #: Initial state of each block, by block number, shape (1, …); arrays of released states,
+        #: which are reused, because allocating an array takes a sixth of the time of transforming
+        #: a block.
         self._states: dict[int, np.ndarray] = {}
         self._unused: list[np.ndarray] = []
-        #: Blocks that more than one attempt has transformed.
+        #: Numbers of the blocks that more than one attempt has transformed.
         self._repeated: set[int] = set()
         #: Number of blocks whose transformation has begun; number of blocks for which it is done.
         self._n_begun = self._n_done = 0
@@ -57,8 +58,9 @@ class Relay:
         cells: np.ndarray,
         catch_up: Callable[[Any], None],
     ) -> list[tuple[int, str]]:
-        """Transform a block in place after all earlier blocks; return the rows that failed.
+        """Transform a block in place after all earlier blocks.
 
+        Returns the row in the block, and the reason, of each frame that could not be transformed.
         `catch_up` reads and transforms the block of another task whose worker may be stuck.
         """
         while (late := self._wait(number)) is not None:
@@ -85,13 +87,13 @@ class Relay:
     def _move_on(
         self, number: int, positions: np.ndarray, cells: np.ndarray
     ) -> list[tuple[int, str]]:
-        """Transform a block for the first time."""
+        """Transform a block in its first attempt; return row and reason of each failed frame."""
         try:
             with self._changed:
                 state = self._unused.pop() if self._unused else self._scan.no_states(1)
             refused = self._follower.move_on(number, positions, cells, state[0])
         except BaseException:
-            # Later blocks cannot start from the state of this block.
+            # Later blocks cannot start, because they need the final state of this block.
             self.close()
             raise
         if refused is None:
@@ -111,7 +113,7 @@ class Relay:
                 self._unused.append(state)
 
     def _wait(self, number: int) -> object:
-        """Wait until all earlier blocks have begun, and return None.
+        """Wait until the transformation of all earlier blocks has begun, and return None.
 
         If an earlier block is late, return the task of that block instead.
         """
@@ -135,7 +137,7 @@ class Relay:
         return self._follower.changes
 
     def close(self) -> None:
-        """Release the waiting workers."""
+        """End the transformation of blocks: workers that wait for a block raise `WorkerError`."""
         self._follower.close()
         with self._changed:
             self._closed = True
@@ -144,7 +146,7 @@ class Relay:
 
 @dataclass
 class TransformStates:
-    """Initial states of blocks, or of each analysed frame if blocks contain no other frames."""
+    """Initial states of blocks, or of each analysed frame if blocks lack the frames between."""
 
     #: Worker part that computes the states.
     scan: WorkerScan
@@ -205,9 +207,10 @@ class TransformStates:
         return cls(scan, plan.frames, plan.block_frames, of_blocks=True, relay=relay)
 
     def of_window(self, frames: np.ndarray) -> np.ndarray | Relay:
-        """Return the initial state of a block with its halo, or the states of each of its frames.
+        """Return the initial state of a block, or the state of each of its frames.
 
-        If blocks pass states on, return the `Relay`.
+        `frames` are the frames of the block with its halo. If blocks pass states on, return the
+        `Relay`.
         """
         if self.relay is not None:
             return self.relay
@@ -226,7 +229,7 @@ def _check_room(n: int, state_bytes: int, n_atoms: int) -> None:
 
 
 def _with_room(plan: Plan, block_bytes: int, n_atoms: int) -> Plan:
-    """Enlarge blocks until their states fit into memory, up to the limit of decoded frames."""
+    """Enlarge blocks until all states fit into memory, or a block reaches its maximum size."""
     room = LARGEST_BLOCK_BYTES // (12 * n_atoms)
     while len(plan) * block_bytes > STATES_BYTES and 2 * plan.block_frames <= room:
         plan = replace(plan, block_frames=2 * plan.block_frames)

@@ -65,7 +65,7 @@ MOMENT = 0.05
 
 
 class DecodedBlock(NamedTuple):
-    """Frames of a block, and the number and reason of each frame that was left out.
+    """Frames of a block; for each frame that was left out, its number and the reason.
 
     The first `n_transforms` transformations of the run have been applied to the frames.
     """
@@ -97,7 +97,10 @@ class FrameCache:
 
     @classmethod
     def of(cls, caching: FrameCaching) -> "FrameCache | None":
-        """Return the cache of a run; None if the run has already ended."""
+        """Return the cache of a run; None if the run has already ended.
+
+        In the last stage of a run, the cache stores no more blocks.
+        """
         with cls._lock:
             cache = cls._of_runs.get(caching.key)
         if cache is not None and caching.last:
@@ -115,11 +118,11 @@ class FrameCache:
 
     @classmethod
     def drop_others(cls, keys: Collection[str]) -> None:
-        """Drop the caches of all other runs, such as runs that failed in this process."""
+        """Drop the caches of all runs except `keys`, such as those of failed runs."""
         cls.drop(cls._of_runs.keys() - set(keys))
 
     def put(self, number: int, block: DecodedBlock) -> None:
-        """Store a block for the next stage if memory suffices."""
+        """Store a block for the next stage, if there is one and memory suffices."""
         if self._is_last or (self._memory.limit is None and not self._has_memory()):
             return
         with self._lock:
@@ -315,8 +318,8 @@ class Worker:
     ) -> tuple[list[tuple[int, str]], list[LongBonds]]:
         """Transform a block in place, and blank the rows that failed.
 
-        The first `done` transformations have already been applied. Returns number and reason of
-        each row that failed, and a summary of the long bonds: a list of at most one.
+        The first `done` transformations have already been applied. Returns row and reason of each
+        frame that failed, and a list with one summary of the long bonds, empty if there are none.
         """
         failed: dict[int, str] = {}
         noted = []
@@ -345,7 +348,10 @@ class Worker:
         return sorted(failed.items()), [sum_long_bonds(long_bonds)] if long_bonds else []
 
     def _apply_scan(self, task: Task, scan: Any, decoded: FrameBuffer) -> list[tuple[int, str]]:
-        """Apply a transformation that starts from the initial state of the block."""
+        """Apply a transformation that starts from the block's initial state.
+
+        Returns row and reason of each frame that failed.
+        """
         positions: Any = decoded.positions
         if not isinstance(task.state, Relay):
             return scan.apply_from(task.state, positions, decoded.cells)
@@ -435,11 +441,11 @@ def _readable(block: Block) -> Block:
 
 
 class _Unusable(Exception):
-    """Raised if a function returned an object that is neither rows nor records."""
+    """Raised if a function of an analysis returned an object that is not valid rows or records."""
 
 
 def _rows_of(analysis: WorkerAnalysis, block: Block, where: str) -> np.ndarray:
-    """Compute the rows of a block."""
+    """Compute an analysis's rows for a block, one per frame, and check their shape."""
     computation = analysis.computation
     if analysis.declared.returns_new:
         rows = computation.compute(block)
@@ -588,7 +594,10 @@ class ThreadNames:
         self._names: dict[int, str] = {}
 
     def of(self, number: int) -> str:
-        """Return the worker name of a number; if it is missing or in use, that of this thread."""
+        """Return the worker name of the thread with this number.
+
+        If no name is stored, or a running worker has it, return the name of the calling thread.
+        """
         name = self._names.get(number)
         if name is None or name in _at_work:
             name = thread_name()

@@ -104,7 +104,7 @@ class _Reading:
         )
 
     def _times(self, n_frames: int) -> tuple[np.ndarray, str | None]:
-        """Return times, ps, and None; without readable times, frame numbers and the reason."""
+        """Return the times, ps, and None; if none can be read, frame numbers and the reason."""
         why = "the file contains no times"
         try:
             times = self._values(TIME, n_frames, ())
@@ -158,7 +158,7 @@ class _Reading:
         return array.shape[0]
 
     def _variable(self, variable: AmberVariable) -> Array | None:
-        """Find a variable; raise an error if its shape is not supported."""
+        """Find a variable; None if the file lacks it. Raise an error for an unsupported shape."""
         for name in filter(None, (variable.name, variable.compressed)):
             array = self.root.array(name)
             # Skip a variable without frames: its shape includes only the frames that were written.
@@ -276,7 +276,7 @@ class _Reading:
             )
         if lengths is None or angles is None:
             return np.zeros((1, 6), dtype=np.float32)
-        # Without lengths, angles do not define a cell.
+        # If all lengths are 0, the angles do not define a cell.
         angles[(lengths == 0).all(axis=1)] = 0
         return np.hstack([lengths, angles])
 
@@ -292,7 +292,10 @@ class _Reading:
 
 
 def _one_number(value: object, kinds: str = "f") -> Any:
-    """Return a value as a finite NumPy number of one of these kinds, or None."""
+    """Return a single finite number as a NumPy scalar; None for any other value.
+
+    `kinds` contains the NumPy kinds of dtype that are allowed.
+    """
     numbers = np.asarray(value)
     if numbers.size != 1 or numbers.dtype.kind not in kinds or not np.isfinite(numbers).all():
         return None

@@ -1,4 +1,4 @@
-"""Index of an HDF5 trajectory, and reader of its chunks in the compiled module.
+"""Index of an HDF5 trajectory, and a reader that decodes its chunks in the compiled module.
 
 The index is plain data: frames, datasets and chunk offsets. Workers load it without h5py.
 
@@ -119,7 +119,7 @@ class Dataset:
 class Element:
     """Dataset with one quantity of the frames, such as positions.
 
-    A value in paceline's units is float32(number / divisor * scale) × factor.
+    A value in paceline's units is float32(stored number / divisor * scale) × factor.
     """
 
     dataset: Dataset
@@ -154,7 +154,7 @@ class ChunkExtents:
     #: Byte offsets, uint64, (n_chunks along the first axis, n_chunks in each row of chunks).
     offsets: np.ndarray
     sizes: np.ndarray
-    #: Number of rows in one chunk.
+    #: Number of rows of the dataset in one chunk; 1 for a contiguous dataset.
     n_rows: int
 
     @classmethod
@@ -192,7 +192,7 @@ class IndexSlice:
 
 
 def slice_of(element: Element, frames: np.ndarray) -> IndexSlice:
-    """Extract the part of an element's chunk table that some frames need, in any order.
+    """Extract the part of an element's chunk table that some frames need; they may be unordered.
 
     >>> sizes = np.full(4, 24, dtype=np.uint64)
     >>> table = ChunkTable(np.arange(4, dtype=np.uint64) * 24, sizes, np.zeros(4, dtype=np.uint32))
@@ -235,7 +235,7 @@ class BlockIndex:
 
     #: Slices of positions, velocities and forces.
     elements: tuple[IndexSlice | None, ...]
-    #: Slice of the particle ids, if the order of atoms may change.
+    #: Slice of the particle ids; None if the order of atoms cannot change.
     ids: IndexSlice | None
     #: Cells of these frames, or one cell for all frames.
     cells: Cells
@@ -265,7 +265,7 @@ class ChunkIndex:
     format: str
     n_frames: int
     n_atoms: int
-    #: Elements of the file among "positions", "velocities" and "forces".
+    #: Those of the elements "positions", "velocities" and "forces" that the file contains.
     elements: Mapping[str, Element]
     #: Times, ps, float64, (n_frames,); frame numbers if the file has no times.
     times: np.ndarray
@@ -324,7 +324,7 @@ def _slice(element: Element | None, frames: np.ndarray) -> IndexSlice | None:
 
 @dataclass(frozen=True)
 class SavedChunkIndex:
-    """Saved index of one version of an object in an object store, for the options of opening it."""
+    """Saved index of one version of an object in an object store, opened with certain options."""
 
     path: Path
     #: Text that contains the address, version and options of the object, and the versions of the
@@ -484,7 +484,10 @@ class ChunkReader:
     def read(
         self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
     ) -> FileReadStats:
-        """Read frames into arrays; to check their validity, verify chunks to their end."""
+        """Read frames into `buffer`; return the time, the traffic and the damaged frames.
+
+        If `buffer.validity` is not None, all chunks are verified to their end.
+        """
         index = extents.slices[0]
         cost = self._reader.read(
             self._slices(index),

@@ -1,8 +1,9 @@
 """Copy frames of H5MD files into another H5MD file.
 
-Frames are rows of datasets that have one row per sample. All other contents of the first file are
-copied unchanged. Whole chunks are copied as bytes. Rows of other chunks are encoded again, with the
-same numbers to the last bit.
+A frame consists of the rows that belong to it in all datasets with one row per sample. All other
+contents of the first file are copied unchanged. Whole chunks are copied as bytes if the new dataset
+has the same chunks and filters. All other rows are encoded again, with the same numbers to the last
+bit.
 """
 
 import hashlib
@@ -42,8 +43,8 @@ _ABOUT = ("/h5md", "/parameters")
 _ENCODED = {SHUFFLE, DEFLATE, ZSTD, LZ4}
 #: Maximum number of values that a message shows.
 _FEW = 12
-#: Largest difference between the first step or time of a run of frames and that expected from the
-#: frames before, relative to the increment.
+#: Maximum difference between the first step or time of a run of frames and the value that the
+#: previous run predicts, as a fraction of the increment.
 _ROUNDING = 1e-6
 
 
@@ -81,7 +82,7 @@ class _Rows:
 
     @property
     def offset(self) -> Any:
-        """Step or time of the first row, if stored as an increment."""
+        """Step or time of the first row; defined only if `is_increment` is true."""
         offset = self.array.attrs.get("offset", 0)
         if isinstance(offset, np.ndarray):
             offset = offset.item()
@@ -142,7 +143,7 @@ def bytes_of(run: FrameRun) -> int:
 
 
 def rows_of(file: File, run: FrameRun) -> dict[str, _Rows]:
-    """Find the rows of some frames in each dataset of samples; return them by the dataset's name.
+    """Find the rows of some frames in each dataset with samples; return them by dataset name.
 
     Raises `UnsupportedError` if the rows are unknown, or if a dataset belongs to two elements that
     need different rows of it.
@@ -184,7 +185,7 @@ def _sampled_elements(particles: Particles) -> Iterator[SampledElement]:
 
 
 def _step_of(file: File, element: SampledElement) -> Array | None:
-    """Dataset that contains the steps of an element."""
+    """Dataset that contains the steps of an element; None if the element has no steps."""
     return file.root.array(f"{element.name}/step") if element.has_steps else None
 
 
@@ -244,7 +245,7 @@ def _create(rows: _Rows, n_rows: int, found: h5py.Dataset, group: h5py.Group, na
 
 
 def _set_offset(increment: h5py.Dataset, offset: object) -> None:
-    """Set the first number of an increment of steps or times."""
+    """Set the first step or time of a dataset that stores an increment of steps or times."""
     shape: tuple[int, ...] = ()
     kind = increment.dtype
     if "offset" in increment.attrs:
@@ -280,7 +281,7 @@ def _check_increments(
 
 
 def _is_encoded(array: Array) -> bool:
-    """True for values of atoms in chunks that paceline encodes, even if HDF5 lacks the filter."""
+    """True for values of atoms in chunks that paceline can encode, even if HDF5 lacks a filter."""
     chunk, stages = array.chunk, [stage.number for stage in array.filters]
     if chunk is None or array.dtype.kind != "f" or len(chunk) != 3 or array.shape[2:] != (3,):
         return False
@@ -314,7 +315,7 @@ class _Copy:
         self._encoder: WideEncoder | None = None
 
     def append(self, rows: _Rows, advance: Callable[[int], object]) -> None:
-        """Copy rows after the rows that were already copied."""
+        """Copy rows behind the rows that were already copied; call `advance` with their size."""
         if rows.n == 0:
             return
         raw, read = self._has_same_chunks(rows.array), _reader_of(rows.array)
@@ -369,7 +370,7 @@ class _Copy:
                 self._dataset.id.write_direct_chunk(there, data, mask)
 
     def _encode(self, values: np.ndarray, compression: Compression) -> None:
-        """Encode rows, together with the rows that wait for a full chunk."""
+        """Encode and write full chunks of the waiting rows and `values`; the rest waits."""
         if self._encoder is None:
             layout = DatasetLayout(self._unit, self._dataset.chunks[1])
             self._encoder = WideEncoder(self._dataset.dtype, layout, compression, None)

@@ -33,7 +33,7 @@ GROUP = "trajectory"
 ELEMENTS = {"positions": "position", "velocities": "velocity", "forces": "force"}
 #: Observable that contains λ of a free-energy run; the name is MDAnalysis's.
 LAMBDA = "lambda"
-#: Quantity of each dataset with a unit.
+#: Physical quantity of each dataset that has a unit, by the name of the dataset.
 QUANTITIES = {
     "position": "length",
     "velocity": "velocity",
@@ -70,7 +70,7 @@ class AtomProperties:
     n_atoms: int
     #: Known values of "mass" (u) and "charge" (e).
     numbers: Mapping[str, np.ndarray] = data_field(default_factory=dict)
-    #: Names in `numbers` whose values MDAnalysis guessed from atom names.
+    #: Names in `numbers` whose values MDAnalysis guessed from the types or names of the atoms.
     guessed: tuple[str, ...] = ()
     #: Chemical elements, or atom types if the topology has no elements.
     kinds: tuple[str, ...] = ()
@@ -110,9 +110,10 @@ class AtomProperties:
 
 @dataclass(frozen=True)
 class Description:
-    """Atoms and provenance of a file: its source, fingerprint, call, versions.
+    """Atoms and provenance of a file.
 
-    `author` and `creator` contain attributes of the H5MD groups of these names. By default, the
+    `origin` contains texts about the provenance, such as the source, its fingerprint, the call and
+    versions. `author` and `creator` contain attributes of the H5MD groups of these names. By default, the
     groups name the user and paceline.
     """
 
@@ -159,7 +160,7 @@ def create_tree(
     rounding: Mapping[str, float] | None = None,
     units: Mapping[str, str] = OUR_UNITS,
 ) -> None:
-    """Create the tree in an open file that already contains the values of the fields.
+    """Create the tree in an open file that already contains the datasets of the fields.
 
     `rows` contains the data of all frames in paceline's units. Without `rows`, empty datasets are
     created for `append_frame`. `rounding` contains, for each rounded field, the number to whose
@@ -305,7 +306,7 @@ def _write_atoms(h5: Any, atoms: AtomProperties) -> None:
 
 
 def _columns(atoms: AtomProperties) -> Iterator[tuple[str, np.dtype, np.ndarray]]:
-    """Yield name, dtype and values of each property, as they are stored."""
+    """Yield name, dtype and values of each known property of atoms, in the stored form."""
     for name, values in atoms.numbers.items():
         yield name, values.dtype, values
     if atoms.kinds:

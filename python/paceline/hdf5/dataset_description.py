@@ -27,8 +27,8 @@ from paceline.hdf5.file import NOWHERE, Array, File, damaged, unpacked_ratio
 
 #: Filters that keep the size of a chunk, or add a checksum of four bytes.
 _SIZE_KEEPING = (SHUFFLE, FLETCHER32)
-#: Minimum number of chunks for which the compiled module reads a dataset. With fewer chunks, the
-#: HDF5 library reads the dataset. It takes 20 to 60 µs to find each chunk.
+#: Minimum number of chunks of a series that the compiled module reads. The HDF5 library reads only
+#: series with fewer chunks, because it takes 20 to 60 µs to find each chunk.
 _MANY_CHUNKS = 64
 
 
@@ -88,7 +88,7 @@ def _unsupported_feature(dtype: np.dtype, filters: tuple[Filter, ...]) -> str:
 
 
 def _describe_contiguous(array: Array, dataset: Dataset) -> Dataset:
-    """Describe a contiguous dataset."""
+    """Describe a contiguous dataset; raise `DamagedFileError` if it is larger than the file."""
     if array.offset is None:
         return replace(dataset, h5py_fallback="it was never written")
     n_bytes = math.prod(dataset.shape) * dataset.dtype.itemsize
@@ -194,7 +194,7 @@ def _overlap(offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def refuse_shared(file: File, index: ChunkIndex) -> ChunkIndex:
-    """Set chunks that share bytes with another dataset of the index to `NOWHERE`.
+    """Set the offsets of chunks that share bytes with another dataset to `NOWHERE`.
 
     If datasets share bytes, the address of one of them is wrong. A note names each other dataset
     that shares bytes, such as a dataset of times or a contiguous dataset.
@@ -246,7 +246,8 @@ def read_series(array: Array) -> np.ndarray:
     only_core = may_hide_damage(array.filters) or array.missing_filter is not None
     if _has_chunks_of_rows(array) and (_has_many_chunks(array) or only_core):
         dataset = describe_dataset(array)
-        # If the compiled module fails, HDF5 reads the values or raises the error.
+        # If the compiled module fails, HDF5 reads the values or raises the error, unless only the
+        # compiled module can read them reliably.
         with contextlib.suppress(*() if only_core else (DamagedFileError,)):
             if not dataset.h5py_fallback:
                 found = _read_chunks_at_once(array.file.path, dataset)

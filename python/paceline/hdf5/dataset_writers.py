@@ -63,7 +63,8 @@ def created_hdf5(
 ) -> Iterator["NewFile"]:
     """Create an HDF5 file in the empty file `made`, which the caller will rename to `path`.
 
-    `align` is that of `new_hdf5`. With `to_disk`, wait at the end until the file is on the disk.
+    Datasets of at least `align` bytes begin at a multiple of `align`. With `to_disk`, wait at the
+    end until the file is on the disk.
     """
     alignment = {} if align is None else {"alignment_threshold": align, "alignment_interval": align}
     with writing_to(path), _ErrorKeepingFile(made, "r+") as disk:
@@ -101,7 +102,7 @@ class NewFile:
 
 
 class _ErrorKeepingFile(io.FileIO):
-    """File that records the first error of the system, and does not store placeholders of chunks.
+    """File that records the first failed write, and does not store placeholders of chunks.
 
     If another process writes a chunk, HDF5 gets a placeholder, because only the offset that HDF5
     chooses for the chunk is needed.
@@ -130,7 +131,10 @@ class _ErrorKeepingFile(io.FileIO):
             raise self._refusal
 
     def write(self, data: Any) -> int:
-        """Write all bytes, unless an earlier write has failed."""
+        """Write all bytes, unless they are a placeholder or an earlier write has failed.
+
+        Returns the number of bytes in all cases, so that HDF5 is not informed of a failed write.
+        """
         left = memoryview(data)
         if self._placeholder and bytes(left[: len(self._mark)]) == self._mark[: len(left)]:
             self.reserved.append(self.tell())
@@ -234,7 +238,10 @@ def frame_bytes(dataset: h5py.Dataset) -> int:
 
 
 class EncodeQueue:
-    """Encodes on threads and writes results in order; at most `most_waiting` results wait."""
+    """Encodes frames on the threads of `pool`, if given, and writes the results in order.
+
+    At most `most_waiting` results wait for being written.
+    """
 
     def __init__(self, pool: Executor | None = None, most_waiting: int = 0):
         self._pool, self._most_waiting = pool, most_waiting
@@ -281,7 +288,7 @@ class ChunkEncoder(Protocol):
     """Encoder of frames; for 32-bit floats it is `paceline._core.ChunkEncoder`."""
 
     def encode(self, values: np.ndarray, /) -> tuple[bytes, np.ndarray]:
-        """Encode whole chunks: all chunks in C order, and the size of each, bytes."""
+        """Encode whole chunks; return their bytes in C order, and the size of each chunk, bytes."""
 
     def write(self, path: Path, offsets: np.ndarray, values: np.ndarray, *, lead: int = 0) -> None:
         """Write frames into the chunks at `offsets`, after `lead` frames in the first chunk."""
@@ -334,7 +341,7 @@ class AppendedDataset(EncodedDataset):
 
     def __post_init__(self) -> None:
         self._n_rows, n_atoms, _ = self.dataset.shape
-        #: Number of chunks in a row.
+        #: Number of chunks that together contain all atoms of a frame.
         self._columns = -(-n_atoms // self.layout.atoms)
         #: Frames that do not yet fill a chunk.
         self._waiting: np.ndarray | None = None
@@ -465,7 +472,7 @@ class RowDataset:
 
 
 class H5MDFileWriter:
-    """H5MD file under a temporary name: datasets are created first, the tree at the end.
+    """H5MD file under a temporary name: fields' datasets are created first, all else at the end.
 
     The final number of frames may be less than `n_frames` or, if frames are appended, more. With
     `allocated`, space for the datasets is reserved at the start.

@@ -13,7 +13,8 @@ from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
 
 #: Value for frames without a cell.
 _NO_CELL = np.zeros((1, 6), dtype=np.float32)
-#: Minimum volume of a cell, as a fraction of the product of its vectors' lengths.
+#: Minimum volume of three rows of edges that are read as the vectors of one cell, as a fraction of
+#: the product of the vectors' lengths.
 _LEAST_VOLUME = 0.01
 
 
@@ -336,7 +337,10 @@ def read_cells(
     frames: SampledElement,
     notes: list[str],
 ) -> Cells:
-    """Read cells of all frames."""
+    """Read the cells of all frames; `factor` is the length in Å of the unit of `edges`.
+
+    `notes` receives a note for each reason why frames have no cell.
+    """
     periodic = (False, False, False) if box is None else _read_boundary(box)
     if not any(periodic):
         return Cells(_NO_CELL)
@@ -357,7 +361,8 @@ def read_cells(
     if not len(cells):
         return Cells(_NO_CELL)
     if vectors is not None and len(vectors) > 1:
-        # Cells may differ in orientation only: give each sample a row, even if rows are equal.
+        # Each sample gets a row, because cells with equal lengths and angles may differ in
+        # orientation.
         cells = np.broadcast_to(cells, (len(vectors), 6)).copy()
         vectors = _join_by_step(vectors, edges, frames, [])
     if len(cells) > 1:
@@ -380,7 +385,7 @@ def _turned_vectors(edges: np.ndarray, factor: float) -> np.ndarray | None:
 def _join_by_step(
     cells: np.ndarray, edges: SampledElement, frames: SampledElement, notes: list[str]
 ) -> np.ndarray:
-    """Assign sampled cells to the frames by step."""
+    """Assign sampled cells to the frames by step; frames without a sample get zeros and a note."""
     rows = match_rows(edges, frames)
     if rows is None:
         return cells

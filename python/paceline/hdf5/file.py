@@ -54,7 +54,7 @@ damaged = DamagedFileError.in_object
 
 @contextlib.contextmanager
 def wrap_errors(path: str, what: str, expected: str = "readable data") -> Iterator[None]:
-    """Convert h5py errors to `DamagedFileError`, with the file and the object."""
+    """Convert h5py errors to a `DamagedFileError` that names the file and the object `what`."""
     try:
         yield
     except PacelineError:
@@ -104,7 +104,7 @@ def has_mpi_build() -> bool:
 
 
 def mpi_options(comm: object) -> dict[str, object]:
-    """Return options of `File` for MPI-IO; without `comm`, for this process only."""
+    """Return options of `File` for MPI-IO; for this process only if `comm` is None."""
     from mpi4py import MPI
 
     return {"driver": "mpio", "comm": MPI.COMM_SELF if comm is None else comm}
@@ -269,7 +269,7 @@ class Array(Node):
 
     @property
     def missing_filter(self) -> Filter | None:
-        """First filter that HDF5 lacks, also after importing hdf5plugin; None if it lacks none."""
+        """First filter that HDF5 lacks even after importing hdf5plugin; None if it lacks none."""
         for stage in self.filters:
             if not h5py.h5z.filter_avail(stage.number):
                 with contextlib.suppress(ImportError):
@@ -326,8 +326,8 @@ class Array(Node):
     def chunks(self, grid: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Find the written chunks on a grid; `grid` contains the numbers of chunks along each axis.
 
-        Returns the first element of each chunk, uint64, (n_written, n_axes), and the offset, size
-        and mask of each chunk, uint64, (n_written, 3).
+        Returns the indices of the first element of each chunk, uint64, (n_written, n_axes), and the
+        offset, size and filter mask of each chunk, uint64, (n_written, 3).
         """
         extend_time_limit(math.prod(grid) * _FIND_SECONDS)
         with wrap_errors(self.file.path, self.name, "a table of chunks"):
@@ -394,7 +394,7 @@ class Group(Node):
         return node
 
     def _child(self, name: str, links: Iterator[int]) -> "Group | Array | None":
-        """Follow one name in this group."""
+        """Follow one name in this group; return None if the name is missing."""
         where = f"{self.name.rstrip('/')}/{name}"
         with wrap_errors(self.file.path, where, "a group or a dataset"):
             link = self._h5.get(name, getlink=True)
@@ -487,7 +487,7 @@ class File:
 
     With `collective`, all ranks that opened the file make each read call together.
     With `external`, links and datasets that refer to other files are followed; `not_followed` lists
-    those that were skipped. `used` maps `Array.identity` to each dataset that was read or whose
+    the skipped ones. `used` maps `Array.identity` to each dataset that was read or whose
     chunks were located. `samples` identifies the version of an object in a store. Other options are
     h5py's. `full_size` is the size that a truncated file states, bytes.
     """
@@ -636,7 +636,7 @@ def _check_other_files(file: File, where: str, what: str, names: Any, variable: 
 
 
 def _external_error(path: str, found: str, why: str) -> ExternalFileError:
-    """Create the error for a reference to another file."""
+    """Create the error for a reference to another file that must not be opened."""
     error = ExternalFileError(f"{path}: {found}: {why}")
     error.what = found
     return error

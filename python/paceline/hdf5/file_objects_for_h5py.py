@@ -7,8 +7,8 @@ import stat
 from paceline import _core
 from paceline._util.files import FileAtOffset, is_address
 
-#: Errors of stores, by address. They are stored here, because h5py raises another error in place of
-#: one that occurred while it was reading.
+#: Last error of reading each object in an object store, by address. It is recorded here, because
+#: h5py raises another error in its place.
 _failed: dict[str, Exception] = {}
 #: Number of bytes at the beginning of an object that are searched for the signature of HDF5. The
 #: first request returns this many bytes.

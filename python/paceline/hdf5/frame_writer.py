@@ -1,4 +1,4 @@
-"""Write an H5MD file frame by frame; the number of frames need not be known."""
+"""Write an H5MD file frame by frame; the number of frames need not be known in advance."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from paceline.hdf5.h5md_storage_layout import Storage
 
 #: Maximum size of frames that wait for a thread or for earlier frames, bytes.
 _WAITING = 256 * 2**20
-#: Number of bytes that are written at a time if there are no chunks.
+#: Number of bytes of a field that are written at a time if the storage is contiguous.
 _PORTION = 4 * 2**20
 
 
@@ -46,11 +46,14 @@ class FrameRows:
 
     @property
     def contents(self) -> dict[str, list[str]]:
-        """Fields, cell and observables of each frame, by the words before them in messages."""
+        """Names of fields, cell and observables that each frame must have.
+
+        Keys are the words that precede the names in messages.
+        """
         return _contents(self._first)
 
     def add(self, frame: FrameData) -> None:
-        """Add a frame.
+        """Add the step, time, cell and observables of a frame.
 
         Raises `UnwritableError` if the frame has other kinds of data than the first one, or if the
         step does not exceed the previous step.

@@ -215,7 +215,7 @@ class Particles:
 
     @cached_property
     def edges(self) -> SampledElement | None:
-        """Edges of the box."""
+        """Edges of the box, with their samples; None if the group has none."""
         edges = self.elements.find(self.group, "box/edges", rank=2)
         return rows_as_frames(edges, self.frames.n_rows, self.notes)
 
@@ -226,7 +226,7 @@ def _as_one_frame(fixed: SampledElement) -> SampledElement:
 
 
 def _choose_group(file: File, group: str | None) -> Group:
-    """Choose the particles group to read."""
+    """Find the particles group with this name or, without a name, the only one with `VECTORS`."""
     _check_version(file)
     found = _groups(file)
     if group is not None:

@@ -40,8 +40,8 @@ BOTH_FRAMES = 16
 #: Maximum number of frames in a chunk for reading a few atoms. A block contains the frames of one
 #: chunk, and a file of a few thousand frames must have enough blocks for all workers.
 ATOMS_FRAMES = 256
-#: Number of stripes per chunk. On average, half a stripe, a 16th of the chunk, is wasted at its
-#: end.
+#: Number of file-system stripes per chunk, if the stripe size is known. On average, half a stripe,
+#: a 16th of the chunk, is wasted at the end of the chunk.
 STRIPES = 8
 #: Maximum precision, Å. A larger value would make positions useless. Probably the user means XTC's
 #: precision, which is a number of integers per nm.
@@ -252,7 +252,7 @@ def compression_like_h5py(compression: Any, options: Any) -> str:
 
 
 def _compression_of_filter(number: int, options: object, found: str) -> str:
-    """Convert a filter in the form that hdf5plugin passes to h5py: a number and a tuple."""
+    """Convert a filter's number and tuple of options, as in h5py, to a value of `--compress`."""
     values = () if options is None else options
     if isinstance(values, tuple | list):
         if number == LZ4 and list(values) in ([], [0]):
@@ -407,7 +407,7 @@ def _power_of_two(n: int) -> int:
 
 @dataclass(frozen=True)
 class ChunkOffsets:
-    """File offsets of a dataset's chunks, in C order; for contiguous storage, only its first byte.
+    """File offsets of a dataset's chunks in C order or, for contiguous storage, of its first byte.
 
     Workers write frames at these offsets without the HDF5 library.
     """

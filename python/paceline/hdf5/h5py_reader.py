@@ -1,6 +1,7 @@
 """Reader of HDF5 frames through the HDF5 library, for data that the compiled module cannot read.
 
-When a file is opened, paceline verifies that the compiled module and the library read equal values.
+When a file is opened, paceline verifies with a few chunks that the compiled module and the library
+read equal values.
 """
 
 import atexit
@@ -87,7 +88,11 @@ class H5pyReader:
     def read(
         self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
     ) -> FileReadStats:
-        """Read frames into arrays."""
+        """Read frames into `buffer`; return the time, the traffic and the damaged frames.
+
+        A frame that cannot be read, or lacks a field of the bits `required`, raises an error, or is
+        skipped with `skip`.
+        """
         begun = time.perf_counter_ns()
         index: BlockIndex = extents.slices[0]
         before = self._n_bytes
@@ -301,7 +306,7 @@ def verify_decoding(file: FileDatasets, index: ChunkIndex) -> ChunkIndex:
 
 
 def _difference(file: FileDatasets, index: ChunkIndex, field: str) -> str:
-    """Describe how the two results for an element differ; empty if they agree."""
+    """Describe how the values of the two readers differ for an element; empty if they agree."""
     for frames, atoms in _samples(index.elements[field], index.n_frames, index.n_atoms):
         if why := _difference_at(file, index, field, frames, atoms):
             return why
