@@ -284,11 +284,12 @@ class AwaitedFrames:
 class GrowingRun(Generic[State]):
     """Runs of the same analyses over the trajectory of a Universe, which grows.
 
-    `run_during` runs the analyses that are updated, over the present frames, and returns them by
-    name. `run_after` runs all others over the complete trajectory, and returns all. `state` is the
-    class of the states that `states` yields. A run begins at least `every` seconds after the one
-    before. `stop_when` returns the reason to end the simulation, or None. `enough` returns the
-    reason why no further frames are needed, or None; the simulation itself may go on.
+    `run_during` runs the analyses that are updated, over the frames that exist so far, and returns
+    these analyses by name. `run_after` runs all other analyses over the complete trajectory, and
+    returns all analyses. `state` is the class of the states that `states` yields. A run begins at
+    least `every` seconds after the previous run began. `stop_when` returns the reason to end the
+    simulation, or None. `enough` returns the reason why no further frames are needed, or None; the
+    simulation itself may go on.
     """
 
     def __init__(
@@ -309,7 +310,7 @@ class GrowingRun(Generic[State]):
         self._stop_when, self._enough = stop_when, enough
         self._every = positive_number("every", every, "s")
         self._kept = Continuation()
-        #: Warnings of the stream.
+        #: Warnings about the stream, from opening it and from writing its frames to a file.
         self._warned: list[str] = []
         self._begun = time.monotonic()
 
@@ -414,7 +415,7 @@ class GrowingRun(Generic[State]):
     def _wait(self, due: float) -> bool:
         """Wait until the trajectory has grown and the next run is due; False if it has ended.
 
-        The end of the trajectory is noticed also while a run is not due yet.
+        The end of the trajectory is detected even while no run is due yet.
         """
         has_grown = False
         while self._feed.ended is None:

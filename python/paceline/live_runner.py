@@ -14,7 +14,7 @@ from paceline.incremental_run import GrownRun
 from paceline.performance.number_format import many
 from paceline.runner import ListedAnalyses, Work, follow
 
-#: Titles of the table of means of an update.
+#: Column titles of the table of mean values that a notebook shows for an update.
 OF_MEANS = ("series", "mean of all", "equilibrated", "mean from there on ± 95 %", "verdict")
 
 
@@ -60,7 +60,7 @@ class Update(GrownRun):
         return "; ".join(found)
 
     def _last_time(self) -> str:
-        """Return the time of the last analysed frame for the first line of the state."""
+        """Return a text with the time of the last analysed frame; empty if it is unknown."""
         # Imported here to keep `import paceline` fast.
         from paceline.analysis.base import AnalysisBase
         from paceline.analysis.describe_system_and_frames import time_text

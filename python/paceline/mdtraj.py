@@ -184,7 +184,7 @@ class TrajectoryFunction:
         self._topology: object = None
 
     def __call__(self, block: Block, *state: object) -> Any:
-        """Call the function."""
+        """Convert a block to an MDTraj trajectory, and call the function with it and `state`."""
         if self._topology is None:
             self._topology = self._table.build()
         return self._function(trajectory(block, self._topology), *state)
@@ -292,7 +292,7 @@ def _elements(names: list[str], elements: list[str]) -> list[str]:
 
 
 def _bonds(atoms: Atoms) -> list[tuple[int, int]] | None:
-    """Find the bonds between atoms, as row indices."""
+    """Find the bonds between atoms, as row indices; None if the topology has no bonds."""
     try:
         pairs = atoms.universe.atoms.bonds.indices
     except AttributeError:

@@ -113,8 +113,8 @@ class Description:
     """Atoms and provenance of a file.
 
     `origin` contains texts about the provenance, such as the source, its fingerprint, the call and
-    versions. `author` and `creator` contain attributes of the H5MD groups of these names. By default, the
-    groups name the user and paceline.
+    versions. `author` and `creator` contain attributes of the H5MD groups of these names. By
+    default, the groups name the user and paceline.
     """
 
     atoms: AtomProperties

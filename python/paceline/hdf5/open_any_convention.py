@@ -170,7 +170,10 @@ def _choose_topology(file: File, group: str | None) -> SystemTopology:
 
 
 def list_tree(path: str | os.PathLike) -> list[tuple[str, str]]:
-    """List the first datasets of a file: path and a text with type, shape and unit."""
+    """List the first datasets of a file, each as its path and a text with type, shape and unit.
+
+    References to other files that were not followed are listed at the end, if there is room.
+    """
     with File(path) as file:
         return list(islice(_datasets(file), _SHOWN))
 

@@ -198,12 +198,12 @@ def _without_frames(element: Element | None) -> Element | None:
 class Hdf5File:
     """HDF5 trajectory with its index: a `paceline.contract.source.TrajectoryFile`."""
 
-    #: These fields are None: each frame has its own time, no index file is saved, reads are not
-    #: counted, and units are known.
+    #: None, because each frame has its own time, no index file lies beside the trajectory, reads
+    #: are not counted, and the unit of length is known.
     dt = index_file = traffic = length_doubt = None
     first = 0.0
     index_origin: str = "HDF5's own"
-    #: Requests of the helper process to an object store.
+    #: Requests to an object store that the helper process sent in order to index the file.
     requests = Requests()
 
     def __init__(
@@ -237,7 +237,9 @@ class Hdf5File:
         cache_folder: Path | None = None,
         refresh: bool = False,
     ) -> "Hdf5File":
-        """Index a file, and verify that both readers agree; only the sandbox calls HDF5.
+        """Index a file, and verify that the compiled module and HDF5 read equal values.
+
+        Only the sandbox calls HDF5.
 
         The index of an object in an object store is saved in `cache_folder`, because reading its
         table of chunks takes long. Local files are always indexed anew: a change of metadata may
@@ -464,7 +466,10 @@ class Hdf5File:
 
 
 def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
-    """Remove impossible times and cells; return True if there were any, or if times decrease."""
+    """Remove impossible times and cells from an index.
+
+    Returns the index, and True if there were any of these, or if times decrease.
+    """
     times, cells = index.times, index.cells.dimensions
     no_time = ~(np.abs(times) < _TIME_MAX)
     no_cell = ~(np.abs(cells) < _EDGE_MAX).all(axis=1)

@@ -37,7 +37,7 @@ LIBRARY_CACHES = {"before 2.0": 2**20, "2.0 and later": 2**23}
 
 @dataclass(frozen=True)
 class AccessCost:
-    """Cost of one access pattern."""
+    """Bytes that one access pattern reads from a dataset, and bytes that it uses."""
 
     #: Description of the access pattern.
     access: str
@@ -127,7 +127,10 @@ def _bytes_per_chunk(
     *,
     one_by_one: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the bytes read per chunk, the offset of the first one, and that after the last one."""
+    """For each chunk, return the number of bytes read, and where in the chunk they begin and end.
+
+    The begin and end are byte offsets from the start of the chunk.
+    """
     of_row = np.array([column.of_row for column in columns])
     first = np.array([column.first for column in columns])
     end = np.array([column.end for column in columns])
@@ -197,7 +200,10 @@ def _cost(
 
 @dataclass(frozen=True)
 class _Column:
-    """Required bytes in one row of a chunk, for all chunks at one position along the atom axes."""
+    """Required bytes in a row of a chunk, equal for all chunks with the same atoms and components.
+
+    These chunks form a column of chunks along the axis of frames.
+    """
 
     #: Index of the column of chunks.
     number: int

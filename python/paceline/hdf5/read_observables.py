@@ -136,7 +136,7 @@ def find_observables(path: str | os.PathLike, *, external: bool = False) -> Quan
 
 
 def _find_quantities(group: Group, elements: Elements) -> dict[str, Quantity | PacelineError]:
-    """Find elements in a group and its subgroups."""
+    """Find elements in a group and its subgroups, by name; an invalid one is an error object."""
     found: dict[str, Quantity | PacelineError] = {}
     seen, waiting = {group.identity}, [("", group)]
     while waiting:

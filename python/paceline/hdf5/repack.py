@@ -65,7 +65,8 @@ PORTION = 16 * 2**20
 SERIES_CHUNK = 64 * 2**10
 #: Size below which finding a chunk takes longer than reading it, bytes.
 SMALL_CHUNK = 1024
-#: Maximum memory for decoded frames if ranges are so long that each chunk is read once, bytes.
+#: Maximum memory, bytes, for decoded frames in ranges that begin at chunks of both files, and for a
+#: small dataset whose chunks are joined.
 MOST_AT_ONCE = 2**30
 
 #: Function that creates a dataset again from the old dataset, in a new group, under a name.
@@ -368,7 +369,7 @@ def _fill(
 
 @dataclass(frozen=True)
 class WideEncoder:
-    """Encoder for chunks of numbers other than 32-bit floats, which the core does not support."""
+    """Encoder for chunks of floats that are not of 32 bits, for example of 64 bits."""
 
     dtype: np.dtype
     layout: DatasetLayout
@@ -377,7 +378,10 @@ class WideEncoder:
     step: float | None
 
     def encode(self, values: np.ndarray) -> tuple[bytes, np.ndarray]:
-        """Encode frames from a chunk boundary on: all chunks in C order, and the size of each."""
+        """Encode frames that begin at a chunk boundary; return chunks in C order, and their sizes.
+
+        Sizes are in bytes.
+        """
         values = _round(values, self.step)
         frames, atoms, _ = self.layout.chunk
         rows, columns = (range(0, values.shape[0], frames), range(0, values.shape[1], atoms))
@@ -390,7 +394,7 @@ class WideEncoder:
         return b"".join(chunks), np.array([len(chunk) for chunk in chunks], dtype=np.uint64)
 
     def write(self, path: Path, offsets: np.ndarray, values: np.ndarray, *, lead: int = 0) -> None:
-        """Write frames to a contiguous dataset."""
+        """Write frames to a contiguous dataset, from the first of `offsets` on."""
         with open(path, "r+b") as file:
             file.seek(int(offsets[0]))
             file.write(np.ascontiguousarray(_round(values, self.step), dtype=self.dtype).data)
@@ -407,7 +411,10 @@ def _round(values: np.ndarray, step: float | None) -> np.ndarray:
 
 
 def _through_hdf5(array: Array) -> _Read:
-    """Return a function that reads frames by HDF5; 32-bit floats are in native byte order."""
+    """Return a function that reads frames by HDF5; 32-bit floats are in native byte order.
+
+    If HDF5 could read damaged chunks without an error, the compiled module verifies them first.
+    """
     array.check_filters()
     kind = np.float32 if array.dtype.itemsize == 4 else array.dtype
 

@@ -162,7 +162,7 @@ class _Helper:
         return pickle.loads(_read_exactly(process.stdout, length))
 
     def _wait_for_exit(self, process: "subprocess.Popen[bytes]") -> int:
-        """Wait for a helper that sent a truncated answer; return its exit status."""
+        """Wait for a helper that sent no answer or a truncated one; return its exit status."""
         status = process.wait()
         self._forget()
         return status

@@ -20,11 +20,11 @@ _OF_ATOMS = {"name": "names", "type": "types"}
 _OF_RESIDUES = {"resid": "resids", "resname": "resnames"}
 #: Maximum length, bytes, of names that can be read for a range of atoms.
 WIDTH = 8
-#: H5MD names of numbers that can be read for a range of atoms.
+#: H5MD name of each atom property that is a number and can be read for a range of atoms.
 _NUMBERS = {"masses": "mass", "charges": "charge"}
 #: Group of GROMACS's topology module.
 GROMACS_MODULE = "h5md/modules/gromacs_topology"
-#: Supported major version of this module.
+#: Supported major version of GROMACS's topology module.
 _MAJOR = 0
 #: Prefix of the molecule names that pdb2gmx derives from chains.
 _GROMACS_CHAIN = "Protein_chain_"
@@ -135,7 +135,10 @@ def read_h5md_topology(particles: Particles) -> SystemTopology:
 
 
 def _read_property(particles: Particles, name: str) -> tuple[SampledElement, np.ndarray] | None:
-    """Read one value per atom from a time-independent property, or from the first frame."""
+    """Read one value per atom of a property, in the first frame if the property depends on time.
+
+    Returns the element and the values; None if the file has no such numbers.
+    """
     element = particles.elements.find(particles.group, name, rank=1)
     if element is None or not element.n_rows or not particles.frames.n_rows:
         return None

@@ -25,8 +25,8 @@ _ENERGY: _Power = (0, 0, 1, 0, 0)
 _MASS: _Power = (0, 0, 0, 1, 0)
 _CHARGE: _Power = (0, 0, 0, 0, 1)
 
-# MDAnalysis's constants, so that numbers are equal: CODATA 2010, and the thermochemical calorie.
-# H5MD's units module defines another calorie, which no force field uses.
+# Constants of MDAnalysis, so that converted numbers equal those of MDAnalysis: CODATA 2010, and the
+# thermochemical calorie. H5MD's units module defines another calorie, which no force field uses.
 _AVOGADRO = Fraction("6.02214129e23")
 _JOULE = _AVOGADRO / 1000
 _CALORIE = Fraction("4.184")
@@ -261,7 +261,7 @@ class Units:
         return str(error).removeprefix(f"{self._path}: ")
 
     def check_missing(self) -> None:
-        """Raise `UnsupportedError` if a dataset has no unit."""
+        """Raise `UnsupportedError` if `factor` was called for a quantity whose unit is unknown."""
         if not self._missing:
             return
         names = ", ".join(self._missing.values())

@@ -56,7 +56,8 @@ _BY_PLACE = (
     *("n_workers", "n_parts", "backend"),
 )
 _BY_NAME = ("unsupported_backend", "progressbar_kwargs")
-#: Readers of frames in memory and, from MDAnalysis 2.10 on, of streams.
+#: Readers whose frames are not sent to workers: those of frames in memory and, from MDAnalysis 2.10
+#: on, of streams.
 _NOT_SENT = MemoryReader, getattr(mdanalysis_readers, "StreamReaderBase", MemoryReader)
 #: State of each thread. A run that begins within a run computes in the same thread.
 _running = _Running()
@@ -315,7 +316,7 @@ def _run_pass(
         analysis.frames = np.hstack([one.frames for one in found])
         analysis.times = np.hstack([one.times for one in found])
         analysis.results = analysis._get_aggregator().merge([one.results for one in found])
-        # MDAnalysis's own loop over frames also ends at the first frame.
+        # Return to the first frame, as MDAnalysis does after its loop over frames.
         trajectory.rewind()
         analysis._conclude()
 

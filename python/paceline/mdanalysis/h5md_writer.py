@@ -403,7 +403,10 @@ def _fingerprint(trajectory: ProtoReader) -> str:
 
 
 def _frame_of(columns: np.ndarray | slice, trajectory: ProtoReader, fields: list[str]) -> FrameData:
-    """Return the current frame in paceline's units."""
+    """Return the current frame of the atoms `columns`, with the existing `fields`.
+
+    Values are in paceline's units.
+    """
     ts, factor = trajectory.ts, _factors(trajectory)
     held, values = fields_of(ts), {}
     if (loaded := attribute_of(trajectory, "loaded")) is not None:

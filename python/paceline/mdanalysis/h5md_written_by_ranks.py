@@ -200,14 +200,20 @@ class RankFile:
     def _describe_part(
         self, describing: int, *, is_one: bool
     ) -> tuple[dict[str, Any] | None, Description | None]:
-        """Times, cells, observables of this rank's frames; on rank `describing`, also its atoms."""
+        """Return times, cells and observables of this rank's frames, and a description of atoms.
+
+        The description is None except on rank `describing`.
+        """
         values = None if self._rows is None else self._rows.values()
         if self.source is None or self._comm.rank != describing:
             return values, None
         return values, self.source.description(is_one=is_one)
 
     def _gather(self, function: Callable[[], Any]) -> list[bytes] | None:
-        """Call a function on all ranks; the first rank returns the result or error of each."""
+        """Call a function on all ranks, and collect the pickled results or errors on the first.
+
+        The first rank returns those of all ranks; other ranks return None.
+        """
         from paceline.backends.mpi.comm import pack
 
         try:
@@ -406,7 +412,7 @@ class _Head(NamedTuple):
 
 
 class _FrameStore:
-    """Frames that wait in memory, or in a temporary file."""
+    """Frames of a rank that wait in memory, or in a temporary file, until the file is closed."""
 
     def __init__(self, folder: str, n_fields: int, n_atoms: int):
         self._shape = n_fields, n_atoms, 3

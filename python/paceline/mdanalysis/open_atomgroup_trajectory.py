@@ -231,7 +231,10 @@ class _MDAnalysisFileReader:
         return time.perf_counter_ns() - begun, 0, 0, 0, damaged
 
     def _copy_kept(self, buffer: FrameBuffer) -> tuple[int, list[tuple[int, str]]]:
-        """Copy the kept frames of a block; return their number and the damaged rows."""
+        """Copy to a block the frames that were kept from the previous block.
+
+        Returns the number of copied frames, and row and reason of the damaged ones.
+        """
         if self._kept is None:
             return 0, []
         kept, reasons = self._kept
@@ -260,7 +263,7 @@ class _MDAnalysisFileReader:
         # reader adds the times of earlier files.
         buffer.times[row] = self._trajectory.time
         buffer.steps[row] = ts.data.get("step", ts.frame)
-        # An H5MD observable may have this name, too, with any shape.
+        # An observable of an H5MD file may also be named lambda, and have any shape.
         found = ts.data.get("lambda")
         buffer.lambdas[row] = found if isinstance(found, float) else 0.0
 

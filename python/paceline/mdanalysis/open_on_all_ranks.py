@@ -217,7 +217,7 @@ def _flat(names: Iterable[object]) -> Iterator[object]:
 
 
 def _name_of(names: tuple[object, ...]) -> str:
-    """Describe the files for messages."""
+    """Return the absolute paths of the files, as one text for messages."""
     return ", ".join(os.path.abspath(name) for name in _flat(names) if is_name(name))
 
 
@@ -323,7 +323,7 @@ class SentFile:
 
     @property
     def traits(self) -> list[tuple[str, str]]:
-        """Names and values that must agree between files that are joined."""
+        """Properties (name, value) that must agree between the files of one trajectory."""
         return self._open_file.traits
 
     def head(self, first: int, n_frames: int) -> bytes:
@@ -344,7 +344,7 @@ class SentFile:
 class _IndexPickler(cloudpickle.Pickler):
     """Pickler that includes the indexes of a chain's files.
 
-    After other picklers, the receiver opens the files and loads the indexes.
+    With another pickler, the receiver would open the files and load their indexes.
     """
 
     def reducer_override(self, obj: object) -> object:

@@ -202,7 +202,7 @@ class Reader(FormatAttributes, ReaderBase):
         )
         self.t_init = time.perf_counter() - begun
         self.came_from = came_from
-        # An attribute of the instance, not of the class: see the module's docstring.
+        # MDAnalysis would register the class if `format` were an attribute of the class.
         self.format = _format_of(self.chain) if len(self.filenames) == 1 else "CHAIN"
         self._choose_atoms(sub, n_atoms, chosen_by)
         self._time_axis = time_axis_of(self.chain.files, dt)
@@ -297,7 +297,7 @@ class Reader(FormatAttributes, ReaderBase):
 
     @property
     def readers(self) -> list["Reader"]:
-        """Readers of each file, opened now."""
+        """New readers, one for each file; each access opens the files again."""
         options = {**self._kwargs, "continuous": False}
         return [type(self)(**{**options, "filename": file.path}) for file in self.chain.files]
 
@@ -331,12 +331,12 @@ class Reader(FormatAttributes, ReaderBase):
 
     @property
     def set_cell(self) -> np.ndarray | None:
-        """Cell that a script has set because the file has none, Å and degrees."""
+        """Cell that a script has set because the file has none, Å and degrees; None without one."""
         return None if self._has_cell else self.ts.dimensions
 
     @property
     def periodic(self) -> bool:
-        """True if the present frame has a cell."""
+        """True if the current frame has a cell."""
         return self.ts.dimensions is not None
 
     @property
@@ -426,7 +426,7 @@ class Reader(FormatAttributes, ReaderBase):
             raise ReadError(str(error)) from error
 
     def stored_positions(self, atoms: np.ndarray | None) -> np.ndarray:
-        """Return positions of atoms (None: all) in the current frame, loaded or not."""
+        """Read positions of atoms (None: all) in the current frame, even if they are not loaded."""
         if self.transformations and self.loaded is not None:
             self.loaded.check(np.arange(self.n_atoms) if atoms is None else atoms)
         files = FileTrajectory(self.chain, self._time_axis)

@@ -331,7 +331,7 @@ def unregister() -> None:
     Raises
     ------
     RuntimeError
-        No registration is in force.
+        No registration is active.
     """
     with _lock:
         if not _active:
@@ -614,7 +614,10 @@ def _note_received(universe: MDAnalysis.Universe) -> None:
 
 
 def _wrapped_rmsd(original: Callable[..., float]) -> Callable[..., float]:
-    """Create the replacement of `rms.rmsd`, bit-identical, without NumPy's slow mean."""
+    """Create the replacement of `rms.rmsd`.
+
+    It avoids NumPy's slow mean, and its results are bit-identical to MDAnalysis's.
+    """
 
     @functools.wraps(original)
     def rmsd(

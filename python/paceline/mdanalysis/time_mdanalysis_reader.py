@@ -10,15 +10,15 @@ from paceline.mdanalysis.registration import READERS
 
 #: Time after which no further frame is read in a round, s.
 _SECONDS = 0.1
-#: Number of rounds.
+#: Number of rounds, of which the fastest is used.
 _ROUNDS = 3
 
 
 def time_of_own_reader(path: str, format: str, n_atoms: int, frames: range) -> float | None:
     """Measure the time in which MDAnalysis's own reader reads a frame, s.
 
-    Frames are read several times, and the fastest time is used, because the bytes are in memory
-    after the first time.
+    Frames are first read once, so that the bytes are in memory, and then in several rounds. The
+    result is the mean time per frame of the fastest round.
     Returns None if MDAnalysis has no reader for the format, or cannot read the file.
     """
     found = next((cls for cls, formats in READERS.items() if format in formats), None)

@@ -62,7 +62,7 @@ class _Frame:
 
     @property
     def positions(self) -> np.ndarray:
-        """Positions, Å, float32, shape (n_atoms, 3); the next properties are analogous."""
+        """Positions of the atoms, shape (n_atoms, 3), in the dtype and unit of the Timestep."""
         return values_of(self._ts, "positions")[self._atoms]
 
     @property
@@ -160,7 +160,7 @@ class _FileEnd:
             left, offset = left[n:], offset + n
 
     def find_end(self) -> None:
-        """Find the end again after another handle has written."""
+        """Set `size` to the size of the file, for example after another handle has written."""
         self.size = os.fstat(self._fd).st_size
 
     def close(self) -> None:

@@ -213,7 +213,7 @@ class Advice:
         return 1.0 if self.cached is None or self.findings.from_disk is None else self.cached
 
     def efficiency(self, n_workers: int) -> float:
-        """Parallel efficiency: work per time of each of `n_workers`, relative to a single one."""
+        """Parallel efficiency: speed of each of `n_workers` relative to that of a single worker."""
         return self.t_total(1) / (n_workers * self.t_total(n_workers))
 
     @cached_property
@@ -357,7 +357,7 @@ def _where(advice: Advice) -> Iterator[str]:
 
 
 def _frame(advice: Advice) -> Iterator[str]:
-    """Table of the cost of a frame."""
+    """Yield a table of the cost of a frame, and sentences on its bytes and the reading speed."""
     columns = {"memory": advice.findings.in_memory}
     if advice.findings.from_disk is not None:
         columns[advice.far.removeprefix("the ")] = advice.findings.from_disk
@@ -381,7 +381,7 @@ def _frame(advice: Advice) -> Iterator[str]:
 
 
 def _times(advice: Advice) -> Iterator[str]:
-    """Table of the whole run."""
+    """Yield a table of the time and efficiency of the whole run by number of workers."""
     heads = (
         "workers",
         "from memory",
@@ -433,7 +433,7 @@ def _paying(advice: Advice) -> str:
 
 
 def _width(advice: Advice) -> Iterator[str]:
-    """Give the reason for a wide range of times, if it is wide."""
+    """State the range of the predicted time, and why it is wide; nothing if it is narrow."""
     low, high = advice.t_range(advice.n_workers)
     if is_wide_range(low, high):
         yield (
@@ -505,7 +505,7 @@ def _of_store(advice: Advice) -> Iterator[str]:
 
 
 def _other_files(advice: Advice) -> Iterator[str]:
-    """Table of costs of other formats and compressions."""
+    """Yield a table of costs of other formats and compressions, and conclusions from it."""
     if not advice.others:
         return
     best = advice.n_workers

@@ -107,7 +107,8 @@ class Recoded:
         Times to read from memory and decode, s: for a worker on its own, and for one of two
         workers.
     writing : float
-        Time to decode a complete frame of the present file and encode it in this format, s.
+        Time to decode a complete frame of the trajectory's own file and encode it in this format,
+        s.
     compression : str
         Compression of an H5MD file; "" for none, and for other formats.
     """
@@ -184,8 +185,8 @@ class Forecast:
     n_frames: int
     #: Function that returns the frames per block for a number of workers.
     block_frames: Callable[[int], int]
-    #: Part of the first run's time that does not depend on its number of frames, s. Only this run
-    #: starts the workers.
+    #: Part of the first sample run's time that does not depend on its number of frames, s. Only this
+    #: sample run starts the workers.
     start: float = 0.0
     #: Store from which all workers get the bytes; None for local files.
     store: StoreSpeed | None = None
@@ -244,7 +245,7 @@ class Forecast:
         return 2 * self.store.latency + min(arriving, block * cost.seconds)
 
     def t_total(self, n_workers: int) -> float:
-        """Return the time of the run on the present file, s.
+        """Return the time of the run on the trajectory's own file, s.
 
         The forecast is the average of the rounds' mean and the rounds' minimum. The mean is too
         long, because short measurements, between which CPUs are idle, are slower than a run. The
@@ -274,7 +275,7 @@ class Forecast:
 
     @property
     def is_wide(self) -> bool:
-        """True if the range is wide for one worker or for two."""
+        """True if the range of the predicted time is wide for one worker or for two."""
         return any(is_wide_range(*self.t_range(n_workers)) for n_workers in (1, 2))
 
     def t_recoded(self, file: Recoded, n_workers: int, rate: float | None) -> float:
