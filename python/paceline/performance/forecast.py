@@ -185,8 +185,8 @@ class Forecast:
     n_frames: int
     #: Function that returns the frames per block for a number of workers.
     block_frames: Callable[[int], int]
-    #: Part of the first sample run's time that does not depend on its number of frames, s. Only this
-    #: sample run starts the workers.
+    #: Part of the first sample run's time that does not depend on its number of frames, s. Only
+    #: this sample run starts the workers.
     start: float = 0.0
     #: Store from which all workers get the bytes; None for local files.
     store: StoreSpeed | None = None
