@@ -59,7 +59,7 @@ class DamagedFileError(PacelineError, ValueError):
 
 
 class MissingDataError(PacelineError, ValueError):
-    """A complete frame lacks a field that an analysis needs, such as velocities."""
+    """A file, or a complete frame, lacks data that are needed, such as velocities."""
 
 
 class AtomsNotLoadedError(PacelineError, RuntimeError):
@@ -129,16 +129,16 @@ class FileChangedError(PacelineError, RuntimeError):
 
 
 class ReadError(PacelineError, RuntimeError):
-    """The operating system could not read a frame of an open trajectory."""
+    """A file could not be read, or the connection to a simulation failed."""
 
 
 class AtomCountError(PacelineError, ValueError):
-    """A topology and a trajectory do not have the same number of atoms.
+    """Numbers of atoms differ, for example those of a topology and of a trajectory.
 
     Attributes
     ----------
     found : int
-        Number of atoms in the trajectory.
+        Number of atoms that was found, for example in the trajectory.
     """
 
     found: int
@@ -266,7 +266,7 @@ def _restore_error(message: str, data: bytes) -> AnalysisError:
 
 
 class WorkerError(PacelineError, RuntimeError):
-    """A worker ended before its work was finished."""
+    """A worker or helper process ended early, or data could not be sent to it or from it."""
 
 
 class CheckpointError(PacelineError, ValueError):
@@ -286,14 +286,14 @@ class Terminated(SystemExit):
 
 
 class PacelineWarning(UserWarning):
-    """A result may be unreliable, for the given reason."""
+    """A result may be unreliable, or an option has no effect; the message gives the reason."""
 
 
 #: Packages that are skipped when the source line of a warning is determined.
 _INTERNAL = ("paceline", "MDAnalysis", "contextlib")
 
 
-#: Lists that collect warnings, to save them with the results.
+#: Lists to which the messages of warnings are appended, so that they are saved with the results.
 _KEPT: ContextVar[tuple[list[str], ...]] = ContextVar("kept warnings", default=())
 
 

@@ -116,7 +116,7 @@ class Continuation:
         return 1
 
     def begin_run(self) -> None:
-        """Prepare for the next run."""
+        """Prepare for the next run, which has no stages yet."""
         self._stages = []
 
     def begin_stage(self, stage: Sequence[FramePass | PartsRun], timings: Timings) -> None:
@@ -157,7 +157,7 @@ class Continuation:
         self.n_computed = sum(len(one.plan.frames) for one in runs)
 
     def add(self, result: BlockResult) -> None:
-        """Collect the results of one or several blocks."""
+        """Collect the results of one or several blocks of the current stage."""
         self._stages[-1][result.job].collected.add(result)
 
     def settle(self) -> bool:

@@ -25,7 +25,8 @@ class Update(GrownRun):
     Attributes
     ----------
     analyses : dict of str to analysis
-        Analyses whose results are up to date, by the name in the battery or the name of the class.
+        Analyses whose results are up to date, by the name in the `Battery` or, without one, the
+        name of the class.
     trajectory : paceline.mdanalysis.reader.Reader or FileTrajectory
         Trajectory, with all frames that were complete when the update began.
     n_frames : int

@@ -197,13 +197,13 @@ class TrajectoryFunction:
 class _AtomTable:
     """Description of atoms as plain data: small to send, and equal in every process."""
 
-    #: Name, element, serial number and residue of each atom.
+    #: Name, element, serial number and index of the residue of each atom.
     atoms: list[tuple[str, str, int | None, int]]
-    #: Name, number, segment and chain of each residue.
+    #: Name, number, segment name and index of the chain of each residue.
     residues: list[tuple[str, int, str, int]]
     #: Identifier of each chain.
     chains: list[str]
-    #: Bonds by atom rows; None for the bonds of standard residues.
+    #: Bonds as pairs of indices into `atoms`; None for the bonds of standard residues.
     bonds: list[tuple[int, int]] | None
 
     @classmethod
@@ -276,7 +276,7 @@ def _column(atoms: Atoms, name: str, default: object) -> list[Any]:
 
 
 def _elements(names: list[str], elements: list[str]) -> list[str]:
-    """Return MDTraj's element symbol of each atom, or an empty text."""
+    """Return MDTraj's element symbol of each atom; empty if MDTraj has no such element."""
     from MDAnalysis.guesser.default_guesser import DefaultGuesser
 
     md = _import()
@@ -331,7 +331,7 @@ def _check_atoms(atom_indices: object, n_atoms: int) -> np.ndarray:
 
 
 def _import() -> Any:
-    """Import MDTraj."""
+    """Import MDTraj; raise `UnsupportedError` if it is not installed."""
     try:
         import mdtraj
     except ImportError as error:

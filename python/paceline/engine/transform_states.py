@@ -16,7 +16,7 @@ from paceline.contract.transform_interface import WorkerScan
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
 from paceline.performance.number_format import amount
 
-#: Time for which a worker waits for a late earlier block before it reads that block itself, s.
+#: Time for which a worker waits for an earlier block before it reads that block itself, s.
 LATE = 10.0
 ENDED = "the run has ended"
 
@@ -39,7 +39,7 @@ class Relay:
         self._unused: list[np.ndarray] = []
         #: Numbers of the blocks that more than one attempt has transformed.
         self._repeated: set[int] = set()
-        #: Number of blocks whose transformation has begun; number of blocks for which it is done.
+        #: Number of blocks whose transformation has begun; number of completely transformed blocks.
         self._n_begun = self._n_done = 0
         self._closed = False
         self._changed = threading.Condition()
@@ -133,7 +133,7 @@ class Relay:
 
     @property
     def changes(self) -> np.ndarray:
-        """Frames whose cell differs by more than half from the cell of the previous frame."""
+        """Frames whose cell differs by more than half an edge from the previous frame's cell."""
         return self._follower.changes
 
     def close(self) -> None:
@@ -219,7 +219,7 @@ class TransformStates:
 
 
 def _check_room(n: int, state_bytes: int, n_atoms: int) -> None:
-    """Raise `UnsupportedError` if states of `n` frames exceed the memory."""
+    """Raise `UnsupportedError` if states of `n` frames need more than `STATES_BYTES`."""
     if n * state_bytes > STATES_BYTES:
         error = UnsupportedError(
             f"nojump would store the images of {n_atoms} atoms in {n} frames, which takes "

@@ -58,7 +58,8 @@ _Computed = tuple[list[object], np.ndarray, list[tuple[int, str]], list[LongBond
 _NO_PARTS = dict.fromkeys(
     (*PARTS, "comm", "bytes", "calls", "cached", "requests", "repeated", "latency", "stalled"), 0
 )
-#: If the user sets no limit, frames are cached while more than this fraction of the memory is free.
+#: If the user sets no memory limit, decoded frames are cached only while more than this fraction of
+#: the machine's memory is free.
 LEAST_FREE = 0.5
 #: Time for which a measured fraction of free memory is reused, s.
 MOMENT = 0.05
@@ -76,7 +77,10 @@ class DecodedBlock(NamedTuple):
 
 
 class FrameCache:
-    """Decoded blocks by number, as many as memory allows. Threads share the cache."""
+    """Decoded blocks of one run, by block number, as many as memory allows.
+
+    All threads of this process share the cache.
+    """
 
     _of_runs: ClassVar[dict[str, "FrameCache"]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -143,7 +147,7 @@ class FrameCache:
         return cls._looked[1] > LEAST_FREE
 
     def get(self, number: int) -> DecodedBlock | None:
-        """Return a block; None if it was not stored."""
+        """Return a cached block; None if it was not stored."""
         with self._lock:
             return self._blocks.get(number)
 
@@ -210,7 +214,7 @@ class Worker:
         )
 
     def _open_job(self, number: int) -> None:
-        """Open a job, and close the files of the previous one, unless the job is open already."""
+        """Open a job, unless it is open already; opening its files closes those of another job."""
         if number != self._number:
             job = self._job_of(number)
             _core.share_requests(job.sharers, job.estimates)
@@ -222,7 +226,7 @@ class Worker:
             self._number = number
 
     def _call(self, task: FunctionTask) -> _Computed:
-        """Call the function of a `FunctionJob`."""
+        """Call the function of a `FunctionJob` with the item of a task."""
         begun = time.monotonic_ns()
         try:
             value = self._function(task.item)
@@ -274,7 +278,7 @@ class Worker:
         return values, decoded.times[task.own], damaged, long_bonds, parts
 
     def _n_applied(self, task: Task) -> int:
-        """Number of transformations that have been applied to the frames of a block."""
+        """Number of the job's transformations that were applied to the frames of a block."""
         scan = find_scan(self._job.transforms) if task.state is None else None
         return len(self._job.transforms) if scan is None else scan
 
@@ -362,7 +366,7 @@ class Worker:
         return task.state.apply(task.number, positions, decoded.cells, catch_up)
 
     def _compute_all(self, task: Task, decoded: FrameBuffer) -> list[object]:
-        """Compute all analyses of a block."""
+        """Compute all analyses for a block; return their results in the order of the job."""
         states = task.states or [None] * len(self._job.analyses)
         try:
             return [

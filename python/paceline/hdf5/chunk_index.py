@@ -149,7 +149,10 @@ class Element:
 
 @dataclass(frozen=True)
 class ChunkExtents:
-    """Offsets and sizes of a dataset's chunks, arranged in rows of chunks."""
+    """Offsets and sizes of a dataset's chunks, arranged in rows of chunks.
+
+    Each row of a contiguous dataset is treated as a chunk.
+    """
 
     #: Byte offsets, uint64, (n_chunks along the first axis, n_chunks in each row of chunks).
     offsets: np.ndarray
@@ -243,7 +246,7 @@ class BlockIndex:
     times: np.ndarray
     #: Steps, int64, (n_frames,).
     steps: np.ndarray
-    #: λ, float32, (n_frames,), or None.
+    #: λ of a free-energy calculation, float32, (n_frames,); None if the file has none.
     lambdas: np.ndarray | None = None
 
     def fill(self, block: FrameBuffer, damaged: Sequence[tuple[int, str]]) -> None:
@@ -279,7 +282,7 @@ class ChunkIndex:
     #: Id of each atom that paceline reads, in paceline's order: int64, (n_atoms,), increasing. None
     #: without `ids`.
     id_order: np.ndarray | None = None
-    #: Facts for `paceline info`, in output order.
+    #: Names and values that `paceline info` prints, in this order.
     facts: Mapping[str, object] = field(default_factory=dict)
     notes: Sequence[str] = ()
     #: Reason why times are unknown and frames are counted instead; None if times are known.
@@ -377,7 +380,10 @@ _SAVED_CLASSES = {
 
 
 def _encode(value: object, arrays: list[np.ndarray]) -> object:
-    """Convert a part of an index to data for JSON; arrays become numbers in the list."""
+    """Convert a part of an index to data for JSON.
+
+    Arrays are appended to the list `arrays`, and replaced by their number in it.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
@@ -405,7 +411,7 @@ def _encode(value: object, arrays: list[np.ndarray]) -> object:
 
 
 def _decode(value: object, arrays: Sequence[np.ndarray]) -> Any:
-    """Convert the result of `_encode` back."""
+    """Convert data that `_encode` returned back to a part of an index."""
     if not isinstance(value, dict):
         return value
     (kind, content), *more = value.items()

@@ -200,7 +200,7 @@ def create_tree(
 def _create_series(
     group: Any, name: str, shape: tuple[int, ...], dtype: str, rows: np.ndarray | None
 ) -> None:
-    """Create a dataset with one row per frame, filled with all rows or still empty."""
+    """Create a dataset with one row per frame; if `rows` is None, it is empty and can grow."""
     if rows is not None:
         group[name] = rows
     else:
@@ -277,7 +277,7 @@ def mark_rounded(dataset: Any, step: float) -> None:
 
 
 def _describe(h5: Any, description: Description) -> None:
-    """Write author, program, atoms and source."""
+    """Write author, program, versions, atoms and provenance to the file."""
     h5md = h5.require_group("h5md")
     h5md.attrs["version"] = np.array(H5MD_VERSION, dtype=np.int32)
     author = {"name": current_user()} | dict(description.author)

@@ -115,7 +115,7 @@ class _ErrorKeepingFile(io.FileIO):
 
     def __init__(self, *args: Any):
         super().__init__(*args)
-        #: Offset at which HDF5 wrote the last placeholder, as a list.
+        #: Offset at which HDF5 wrote the last placeholder: a list of one number.
         self.reserved: list[int] = []
 
     def placeholder(self, n_bytes: int) -> memoryview:
@@ -233,7 +233,7 @@ def allocate_frame(dataset: h5py.Dataset, row: int) -> int | None:
 
 
 def frame_bytes(dataset: h5py.Dataset) -> int:
-    """Return the size of a row, bytes."""
+    """Return the size of a frame in a dataset without compression, bytes."""
     return int(np.prod(dataset.shape[1:], dtype=object)) * dataset.dtype.itemsize
 
 
@@ -332,7 +332,10 @@ class EncodedDataset:
         raise NotImplementedError
 
     def _put(self, first: int, n_frames: int, encoded: Any) -> None:
-        """Write encoded frames into the dataset, in the order of `add`."""
+        """Write encoded frames into the dataset, in the order of `add`.
+
+        By default do nothing, for classes whose `_encode` has already written the frames.
+        """
 
 
 @dataclass(eq=False)
@@ -364,9 +367,9 @@ class AppendedDataset(EncodedDataset):
     def put_chunks(
         self, first: int, n_frames: int, data: "bytes | memoryview", sizes: np.ndarray
     ) -> None:
-        """Append encoded chunks in C order; no frame may be waiting.
+        """Append encoded chunks in C order; no frame may be waiting for a full chunk.
 
-        All chunks except the last contain the full number of frames.
+        Only the chunks of the last frames of the dataset may contain fewer frames than others.
         """
         assert first == self._n_written
         layout, put = self.layout, self.dataset.id.write_direct_chunk

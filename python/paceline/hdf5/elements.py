@@ -110,7 +110,7 @@ class Elements:
         self._axes = SharedAxes(file.path)
 
     def find(self, group: Group, name: str, *, rank: int) -> SampledElement | None:
-        """Find an element by name; `rank` is the number of axes of one sample."""
+        """Find an element by name; None if it is missing. A sample of it has `rank` axes."""
         node = group.get(name)
         return None if node is None else self.of(node, rank=rank)
 
@@ -153,7 +153,7 @@ class Elements:
         return min(n_rows, step.shape[0])
 
     def _n_rows(self, values: Array) -> int:
-        """Return the length of the first axis; raise an error if too few bytes are stored."""
+        """Return the length of the first axis; raise an error if the stored bytes are too few."""
         n_rows = values.shape[0] if values.shape else 0
         most = max(values.stored_bytes * unpacked_ratio(values.filters), 1 << 20)
         if n_rows > most:
@@ -339,7 +339,8 @@ def read_cells(
 ) -> Cells:
     """Read the cells of all frames; `factor` is the length in Å of the unit of `edges`.
 
-    `notes` receives a note for each reason why frames have no cell.
+    Notes are added to `notes` if the box is periodic, but some cells are missing, or if it is
+    periodic along some axes only.
     """
     periodic = (False, False, False) if box is None else _read_boundary(box)
     if not any(periodic):

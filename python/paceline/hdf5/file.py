@@ -245,7 +245,7 @@ class Array(Node):
 
     @property
     def chunk(self) -> tuple[int, ...] | None:
-        """Shape of a chunk; None for other layouts."""
+        """Shape of a chunk; None for a dataset without chunks."""
         return self._h5.chunks
 
     @property
@@ -302,7 +302,7 @@ class Array(Node):
 
     @property
     def stored_bytes(self) -> int:
-        """Size of the stored bytes, limited by the file's size."""
+        """Number of bytes that the dataset occupies in the file; at most the file's size."""
         with wrap_errors(self.file.path, self.name, "a size"):
             return min(int(self._h5.id.get_storage_size()), self.file.size)
 
@@ -377,7 +377,7 @@ class Group(Node):
     """Group that contains named groups and datasets."""
 
     def names(self) -> list[str]:
-        """Names of the links, in HDF5's order."""
+        """Names of the links in this group, in HDF5's order."""
         with wrap_errors(self.file.path, self.name, "a group"):
             return list(self._h5)
 

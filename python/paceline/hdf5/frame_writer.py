@@ -15,7 +15,7 @@ from paceline.hdf5.create_h5md_groups import Description, FrameColumns, check_st
 from paceline.hdf5.dataset_writers import EncodeQueue, H5MDFileWriter, new_hdf5
 from paceline.hdf5.h5md_storage_layout import Storage
 
-#: Maximum size of frames that wait for a thread or for earlier frames, bytes.
+#: Maximum size of frames that wait to be encoded, or to be written after earlier frames, bytes.
 _WAITING = 256 * 2**20
 #: Number of bytes of a field that are written at a time if the storage is contiguous.
 _PORTION = 4 * 2**20
@@ -101,7 +101,10 @@ def frame_columns(
 def check_alike(
     what: str, found: dict[str, list[str]], where: str, expected: dict[str, list[str]]
 ) -> None:
-    """Raise `UnwritableError` if `found` in `what` differs from `expected` in `where`."""
+    """Raise `UnwritableError` if a frame's kinds of data `found` differ from those `expected`.
+
+    `what` names the frame or rank, and `where` the one that has the expected data.
+    """
     for kind, names in expected.items():
         if set(found[kind]) != set(names):
             raise UnwritableError(
@@ -184,7 +187,7 @@ class StreamingWriter:
 
     @contextlib.contextmanager
     def _removing_on_error(self) -> Iterator[None]:
-        """Remove the file after an error."""
+        """Remove the unfinished file after an error; add its path to an `UnwritableError`."""
         try:
             yield
         except UnwritableError as error:

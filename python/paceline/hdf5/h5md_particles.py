@@ -199,7 +199,7 @@ class Particles:
 
     @property
     def n_atoms(self) -> int:
-        """Number of atoms that paceline reads."""
+        """Number of atoms that paceline reads: those that exist in all frames."""
         return self.n_slots if self.particle_ids is None else len(self.particle_ids.numbers)
 
     @cached_property
@@ -415,7 +415,7 @@ def _lambdas(particles: Particles) -> np.ndarray | None:
 
 
 def _cells(particles: Particles, units: Units) -> Cells:
-    """Read cells of the frames."""
+    """Read cells of the frames from the edges of the box, and add notes on missing cells."""
     edges, factor = particles.edges, 1.0
     if edges is not None:
         factor = units.factor("length", edges.name, edges.unit or _length_unit(particles))

@@ -24,8 +24,8 @@ ATOM_BYTES = 12
 #: Minimum size of chunks, bytes, if possible. HDF5 takes about as long to find a chunk as to copy
 #: this many bytes.
 SMALL = 64 * 2**10
-#: Chunk size for both access patterns, bytes. HDF5's chunk cache (1 MiB before version 2) holds
-#: four such chunks.
+#: Size of chunks for the access pattern "both", bytes. HDF5's chunk cache (1 MiB before version 2)
+#: holds four such chunks.
 MIDDLE = 256 * 2**10
 #: Maximum size of chunks, bytes, if possible. To read one atom of a frame, a whole chunk must be
 #: read.
@@ -35,7 +35,8 @@ LARGE = 16 * 2**20
 ROW_BYTES = 64 * 2**20
 #: Maximum size of a chunk's frames with all atoms if the user chooses the chunk, bytes.
 MOST_ROW_BYTES = 2 * 2**30
-#: Number of frames in a chunk for both access patterns, as in a leaf of `paceline.contract.plan`.
+#: Number of frames in a chunk for the access pattern "both", as in a leaf of
+#: `paceline.contract.plan`.
 BOTH_FRAMES = 16
 #: Maximum number of frames in a chunk for reading a few atoms. A block contains the frames of one
 #: chunk, and a file of a few thousand frames must have enough blocks for all workers.
@@ -80,7 +81,7 @@ class DatasetLayout:
 
     @property
     def chunk(self) -> tuple[int, int, int]:
-        """Shape of a chunk."""
+        """Shape of a chunk: frames, atoms, components."""
         return self.frames, self.atoms, 3
 
     def frames_together(self, n_atoms: int) -> int:
@@ -395,7 +396,10 @@ def _automatic(n_atoms: int, for_: str, align: int) -> DatasetLayout:
 
 
 def _atoms(n_atoms: int, frames: int, most: int) -> int:
-    """Return atoms per chunk: all atoms, or parts of about equal size of at most `most` bytes."""
+    """Return the number of atoms per chunk, so that a chunk has at most about `most` bytes.
+
+    All atoms are divided into as few parts of about equal size as possible.
+    """
     parts = -(-n_atoms * frames * ATOM_BYTES // most)
     return -(-n_atoms // parts)
 

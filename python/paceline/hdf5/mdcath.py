@@ -12,7 +12,7 @@ from paceline.errors import MissingDataError, UnsupportedError
 from paceline.hdf5.file import File, Group, text_of
 from paceline.hdf5.sandbox import run_in_sandbox
 
-#: Time between frames, ps.
+#: Time between frames of mdCATH's trajectories, ps.
 INTERVAL = 1000.0
 #: Dataset of positions in the group of a replica; dataset of the PDB text in the group of a domain.
 POSITIONS, ATOMS = "coords", "pdbProteinAtoms"
@@ -29,12 +29,12 @@ class DomainTrajectory(NamedTuple):
 
     @property
     def positions(self) -> str:
-        """Dataset of the positions."""
+        """Path of the dataset with the trajectory's positions."""
         return f"{self.domain}/{self.temperature}/{self.replica}/{POSITIONS}"
 
     @property
     def atoms(self) -> str:
-        """Dataset of the topology."""
+        """Path of the dataset with the domain's topology, a PDB text."""
         return f"{self.domain}/{ATOMS}"
 
 

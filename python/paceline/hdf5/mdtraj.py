@@ -18,9 +18,9 @@ from paceline.hdf5.units import Units
 
 #: Units that the convention requires.
 DEFAULT_UNITS = {"length": "nm", "time": "ps", "velocity": "nm/ps", "force": "kJ/(mol*nm)"}
-#: Paceline's field and quantity for each MDTraj name.
+#: Paceline's field, and its physical quantity, for each of MDTraj's datasets of vectors.
 VECTORS = {"coordinates": ("positions", "length"), "velocities": ("velocities", "velocity")}
-#: Quantities with one number per frame.
+#: MDTraj's datasets with one number per frame.
 OBSERVABLES = ("kineticEnergy", "potentialEnergy", "temperature", "alchemicalLambda")
 
 #: CPU time that the sandbox allows for parsing one character of the topology, seconds.

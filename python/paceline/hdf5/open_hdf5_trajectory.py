@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from paceline.hdf5.file import File
     from paceline.hdf5.read_observables import Quantities
 
-#: Signature of an HDF5 file. It follows the user block, whose size is 512 bytes times a power of 2.
+#: Signature of an HDF5 file. It is at the beginning, or follows a user block, whose size is 512
+#: bytes times a power of 2.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: Size of the beginning of a superblock that contains the stated end of the file, bytes.
 _SUPERBLOCK = 64
@@ -59,7 +60,7 @@ EXTENSIONS = ("h5md", "h5", "hdf5")
 ONE_FILE_DRIVERS = ("sec2", "stdio", "core")
 #: Drivers of h5py that a note reports as unused.
 UNUSED_DRIVERS = ("mpio", "stdio", "core")
-#: Command-line option for each field of `Hdf5Options`.
+#: Command-line option for each field of `Hdf5Options` that has one.
 _OPTIONS = {
     "group": "--particles",
     "units": "--units",
@@ -77,7 +78,7 @@ class Hdf5Options:
     #: Units, such as {"length": "nm", "time": "ps"} or "nm, ps"; for LAMMPS dumps, a style such as
     #: "real".
     units: str | Mapping[str, str] | None = None
-    #: Dataset of positions in a file without a known convention.
+    #: Dataset that is read as positions, in a file of any convention.
     dataset: str | None = None
     #: h5py driver: "mpio" reads with the HDF5 library through MPI-IO, if h5py was built with MPI.
     #: Other drivers have no effect.
@@ -159,7 +160,7 @@ class Hdf5FileSpec(FileDatasets):
     def of(
         cls, path: str, samples: bytes, index: ChunkIndex, driver: str | None, external: bool
     ) -> "Hdf5FileSpec":
-        """Describe an indexed file."""
+        """Create the description of an indexed file for workers."""
         return cls(
             path,
             samples,
@@ -399,7 +400,10 @@ class Hdf5File:
 
     @cached_property
     def damaged(self) -> list[int]:
-        """Frames that extend beyond the end of the file, or share bytes with other frames."""
+        """Frames whose bytes are beyond the end of the file, or have an impossible location.
+
+        For example, the location is impossible if two chunks share bytes.
+        """
         frames = np.arange(self.n_frames)
         lost = np.zeros(self.n_frames, dtype=bool)
         for element in self.chunk_index.elements.values():

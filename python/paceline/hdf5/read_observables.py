@@ -29,7 +29,7 @@ class Quantity:
     name: str
     path: str
     dataset: str
-    #: Shape of all values.
+    #: Shape of the dataset; the first axis counts samples, unless `steps` is None.
     shape: tuple[int, ...]
     #: Unit as stated in the file.
     unit: str | None = None

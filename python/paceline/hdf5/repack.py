@@ -274,7 +274,7 @@ class _Rewrite:
     def create(
         self, destination: _Destination, found: h5py.Dataset, group: h5py.Group, name: str
     ) -> None:
-        """Create the copy in a group of the new file."""
+        """Create the copy in a group of the new file; it is filled later (`destination.later`)."""
         copy = create_dataset(
             destination.file.h5,
             f"{group.name.rstrip('/')}/{name}",
@@ -447,7 +447,7 @@ def reader_of(array: Array) -> _Read:
 
 
 class _OfThread(threading.local):
-    """Reader of the calling thread."""
+    """Thread-local state: the reader of the thread, None before it is created."""
 
     reader: _core.ChunkReader | None = None
 

@@ -4,7 +4,7 @@ A test used 2,900 small files with a few randomly changed bytes of metadata: HDF
 file, and did not finish reading 13 others. The most frequent cause was one byte of a global heap,
 in which HDF5 stores text. HDF5 can be ended in such a case only if it runs in a separate process.
 One helper process serves all files that a process opens. It starts with the first file, and ends a
-minute after the last.
+minute after the last request.
 
 On Windows, which has no limits of this kind, the HDF5 library is called in the calling process.
 """
@@ -38,7 +38,8 @@ from paceline.errors import DamagedFileError, WorkerError
 TIME_LIMIT = 5.0
 #: Maximum wall time as a multiple of the maximum CPU time: storage may be slow, but must not hang.
 _WAITING = 24.0
-#: The same multiple for an object in an object store: larger, as failed requests are repeated.
+#: Maximum wall time for an object in an object store, as a multiple of the maximum CPU time. It is
+#: longer than for a file, because failed requests are repeated.
 _WAITING_FOR_STORE = 240.0
 #: Maximum memory of a helper that reads an object, bytes.
 _ROOM_FOR_OBJECT = 1 << 36
@@ -53,7 +54,7 @@ _LENGTH = struct.Struct("<Q")
 #: Prefixes of environment variables by which an MPI launcher turns a program into a rank.
 _LAUNCHER_PREFIXES = ("PMI_", "PMIX_", "OMPI_", "MV2_", "SLURM_PROCID")
 
-#: Program of the helper.
+#: Python program of the helper process; its argument is the descriptor of the pipe `_lifeline`.
 HELPER = "import sys; from paceline.hdf5.sandbox import serve; serve(int(sys.argv[1]))"
 
 
@@ -99,7 +100,7 @@ class _Helper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        #: Settings of object stores when the process was started.
+        #: Settings of object stores with which the helper process was started.
         self._settings: dict[str, str] = {}
         #: Pipe that closes when this process ends, upon which the helper ends, too.
         self._lifeline: IO[bytes] | None = None
@@ -197,7 +198,7 @@ def _read_exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
 
 
 def _error_of(status: int, path: str) -> Exception:
-    """Create the error for the exit status of a helper."""
+    """Create the error for a helper that ended with this status while it processed a file."""
     why = exit_reason(status)
     if why == "computing":
         found = "one that keeps HDF5's library busy without end"

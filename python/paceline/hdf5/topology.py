@@ -222,7 +222,7 @@ def _bonds(particles: Particles) -> np.ndarray | None:
 def _with_residues(
     atoms: dict[str, np.ndarray], labels: dict[str, np.ndarray], bonds: np.ndarray | None
 ) -> SystemTopology:
-    """Start a new residue or segment wherever a label changes."""
+    """Create a topology from labels of atoms; where they change, a residue or segment begins."""
     n_atoms = len(labels["resid"])
     segids = labels.get("segid", np.full(n_atoms, "SYSTEM", dtype=object))
     of_residues = [labels[name] for name in _OF_RESIDUES if name in labels]
@@ -243,7 +243,7 @@ def _number_runs(labels: list[np.ndarray]) -> np.ndarray:
 
 
 class AtomRow(NamedTuple):
-    """Location of one value per atom slot in one frame."""
+    """Location in a file of an atom property in one frame: one value per atom slot."""
 
     dataset: str
     #: Row in the dataset; None for a time-independent dataset.
@@ -253,7 +253,7 @@ class AtomRow(NamedTuple):
 
 @dataclass(frozen=True)
 class AtomColumn:
-    """Location of one value per atom slot in all frames."""
+    """Location in a file of an atom property in all frames: one value per atom slot and row."""
 
     dataset: str
     #: Row of each frame, int64, (n_frames,), `ABSENT` for a frame without a value. None if the row
@@ -468,7 +468,7 @@ def _particle_numbers(group: Group, name: str, n_atoms: int | None, kinds: str) 
 
 
 def _particle_names(group: Group, name: str, n_atoms: int) -> np.ndarray:
-    """Read names, which are stored as indices into a table of distinct names."""
+    """Read one name for each particle; names are stored as indices into a table."""
     places = _particle_numbers(group, name, n_atoms, "iu")
     table = group.array(f"{name}_table")
     if table is None or not table.is_text or len(table.shape) != 1:

@@ -32,7 +32,7 @@ _JOULE = _AVOGADRO / 1000
 _CALORIE = Fraction("4.184")
 _COULOMB = 1 / Fraction("1.602176565e-19")
 
-#: Units without prefixes: factor to Å, ps, kJ/mol, u and e.
+#: Units that take no prefix: size in Å, ps, kJ/mol, u and e, and powers of these dimensions.
 _SYMBOLS: dict[str, tuple[Fraction, _Power]] = {
     "Angstrom": (Fraction(1), _LENGTH),
     "AKMA": (Fraction("0.04888821"), _TIME),
@@ -40,7 +40,7 @@ _SYMBOLS: dict[str, tuple[Fraction, _Power]] = {
     "u": (Fraction(1), _MASS),
     "e": (Fraction(1), _CHARGE),
 }
-#: Units that may have a prefix.
+#: Units that may have a prefix: size without prefix, and powers, as in `_SYMBOLS`.
 _SI: dict[str, tuple[Fraction, _Power]] = {
     "m": (Fraction(10**10), _LENGTH),
     "s": (Fraction(10**12), _TIME),

@@ -72,7 +72,7 @@ def run_on_workers(
     native: bool,
     n_workers: int | None,
 ) -> str | None:
-    """Run an MDAnalysis analysis on paceline's workers, or as in MDAnalysis.
+    """Run an MDAnalysis analysis on paceline's workers, or as MDAnalysis if an argument needs that.
 
     Returns a description of the run; None if `original` ran with unchanged arguments. `original` is
     the analysis's own `run`, with positional arguments `given` and keyword arguments `named`. With
@@ -293,7 +293,7 @@ def _runs_as_usual(kind: type) -> bool:
 def _run_pass(
     analyses: Sequence[AnalysisBase], chosen: dict[str, Any], workers: Any, show: bool | None
 ) -> None:
-    """Run analyses of one trajectory, in one pass over its frames."""
+    """Run analyses of one trajectory in one pass over its frames, and set their results."""
     trajectory = analyses[0]._trajectory
     for analysis in analyses:
         analysis._setup_frames(trajectory, **chosen)
@@ -372,7 +372,7 @@ def _restore(trajectory: ProtoReader, frame: int, values: dict[str, np.ndarray |
 
 
 class SingleFrameAnalysis(AnalysisBase):
-    """MDAnalysis's base class for frame-by-frame analyses, on paceline's workers."""
+    """MDAnalysis's base class for frame-by-frame analyses; `run` uses paceline's workers."""
 
     run = _run_of(AnalysisBase)
 

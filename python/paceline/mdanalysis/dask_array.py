@@ -139,7 +139,7 @@ class _Frames:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Return values that are equal for equal arrays, and differ for different arrays."""
+        """Return values that determine the numbers in the Dask array, except for the field."""
         frames = self.plan.frames, self.plan.block_frames
         provenance = self._trajectory.provenance()
         return provenance["trajectory"], self._trajectory.content, self.indices, *frames
@@ -166,7 +166,7 @@ class _Frames:
 
 
 class _OfThread(threading.local):
-    """Reader of the calling thread."""
+    """Thread-local state: the reader of the thread, None before it is created."""
 
     reader: FrameReader | None = None
 

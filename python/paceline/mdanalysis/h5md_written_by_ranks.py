@@ -122,7 +122,7 @@ class RankFile:
         self._failure: BaseException | None = None
 
     def _begin(self, first: FrameData) -> FrameRows:
-        """Prepare for frames with the same data as the first one of this rank."""
+        """Prepare for frames with the same kinds of data as the first frame of this rank."""
         self._encoders = {field: self._storage.encoder(field) for field in first.values}
         self._frames = _FrameStore(os.path.dirname(self._path), len(first.values), self._n_atoms)
         return FrameRows(first)
@@ -185,13 +185,13 @@ class RankFile:
         self._comm.free()
 
     def _head(self) -> "_Head | None":
-        """Describe this rank's frames, if it has any."""
+        """Describe this rank's frames for the other ranks; None if it has no frames."""
         if self._rows is None or self.source is None:
             return None
         return _Head(self._rows.steps, self._rows.contents, self.source.key())
 
     def _common(self, found: dict[int, dict[str, list[str]]]) -> dict[str, list[str]]:
-        """Return the data that all frames contain; raise an error if the data of ranks differ."""
+        """Return the kinds of data in all frames; raise an error if those of two ranks differ."""
         (first, expected), *others = found.items()
         for rank, contents in others:
             check_alike(f"{self._path}: rank {rank}", contents, f"on rank {first}", expected)

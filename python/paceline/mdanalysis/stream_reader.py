@@ -169,7 +169,7 @@ class StreamReader(MemoryReader):
 
     @property
     def session(self) -> ImdSession:
-        """Facts about the connection."""
+        """Facts about the connection that the engine sent, such as the fields of frames."""
         return self.stream.session
 
     @property
@@ -179,7 +179,7 @@ class StreamReader(MemoryReader):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Fields of each frame."""
+        """Fields that the engine sends in each frame."""
         return self.session.fields
 
     @property

@@ -169,7 +169,7 @@ class _FileEnd:
 
 
 class _XdrWriter(_Frames, XDR.XDRBaseWriter):
-    """Writer of XTC or TRR."""
+    """Common part of the writers of XTC and TRR, whose frames paceline encodes if possible."""
 
     _end: _FileEnd | None = None
     _is_first = True
@@ -298,7 +298,7 @@ def _cells(dimensions: np.ndarray | None) -> np.ndarray:
 
 
 class XTCWriter(_XdrWriter, XTC.XTCWriter):
-    """MDAnalysis's writer of XTC."""
+    """MDAnalysis's writer of XTC; paceline encodes the frames after the first one if possible."""
 
     _format, _fields = "XTC", ("positions",)
     _first_per_nm: float | None = None
@@ -315,7 +315,7 @@ class XTCWriter(_XdrWriter, XTC.XTCWriter):
 
 
 class TRRWriter(_XdrWriter, TRR.TRRWriter):
-    """MDAnalysis's writer of TRR."""
+    """MDAnalysis's writer of TRR; paceline encodes the frames after the first one if possible."""
 
     _format, _fields = "TRR", FIELDS
 
@@ -335,7 +335,7 @@ class DCDWriter(_Frames, DCD.DCDWriter):
 
 
 class NCDFWriter(_Frames, TRJ.NCDFWriter):
-    """MDAnalysis's NetCDF writer; paceline appends its records."""
+    """MDAnalysis's NetCDF writer; paceline appends the records after the first one if possible."""
 
     trjfile: Any
 
@@ -403,7 +403,7 @@ class _Records:
 
 
 class _RecordVariable:
-    """Variable of the current record."""
+    """One variable of the next record; assigning to any item sets its values."""
 
     def __init__(self, values: np.ndarray):
         self._values = values

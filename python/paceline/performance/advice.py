@@ -218,7 +218,7 @@ class Advice:
 
     @cached_property
     def n_workers(self) -> int:
-        """Maximum number of workers with a parallel efficiency of at least 0.7."""
+        """Last number in `workers` before the parallel efficiency falls below 0.7."""
         return most_that_pay({n: self.t_total(n) for n in self.workers}, EFFICIENT)
 
     @property

@@ -25,7 +25,7 @@ from paceline.performance.number_format import joined
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Hint on how to use a chart.
+#: Sentence that tells users of a page how to zoom in a chart.
 HINT = "Drag over a part of a plot to zoom in; a double click shows all of it again."
 
 
@@ -46,7 +46,7 @@ class ResultDrawing:
         return max(1, len(self.charts)) if self.replaced else 1 + len(self.charts)
 
     def html(self, title: str) -> Html:
-        """Create the element; `title` is its alternative text, unique in the page."""
+        """Create the HTML element; `title` is its alternative text, unique in the page."""
         static = inline_svg(self.figure, title)
         parts = [element("div", static, class_="static" if self.replaced else "always")]
         for chart in self.charts:
@@ -213,7 +213,7 @@ def live_page(title: str, parts: Sequence[Html], state: PageState | None) -> str
 
 
 def _text(*path: str) -> str:
-    """Read a file in the folder of this module."""
+    """Read a text file in the folder of this module, such as a script for a page."""
     return files(__package__).joinpath(*path).read_text(encoding="utf-8")
 
 

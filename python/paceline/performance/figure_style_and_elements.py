@@ -139,7 +139,7 @@ def check_style(chosen: str | os.PathLike | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Unit with the factor that converts numbers to it."""
+    """Unit of an axis, with the factor that converts s or bytes/s to it."""
 
     name: str
     factor: float

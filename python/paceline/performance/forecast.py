@@ -39,7 +39,7 @@ WIDE = 1.5
 
 @dataclass(frozen=True)
 class SampleTimes:
-    """Times of a sample run."""
+    """Times of a sample run: a short run that was measured, in order to forecast the whole run."""
 
     #: Cost of a frame for one worker.
     cost: FrameCost
@@ -67,7 +67,7 @@ class SampleTimes:
 
     @classmethod
     def mean(cls, several: Sequence[Self]) -> Self:
-        """Mean of several sample runs."""
+        """Compute the mean times of several sample runs."""
         costs = [one.cost for one in several]
         cost = FrameCost(
             read=fmean(one.read for one in costs),
@@ -85,7 +85,7 @@ class SampleTimes:
         return self.opening, self.fixed, self.at_work
 
 
-#: Times with one worker, and with two workers.
+#: Times of a sample run with one worker, and of one with two workers.
 Pair = tuple[SampleTimes, SampleTimes]
 
 

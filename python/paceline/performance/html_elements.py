@@ -57,12 +57,12 @@ def element(name: str, *content: str, **attributes: str) -> Html:
 
 
 def caption(text: str) -> Html:
-    """Create a paragraph in a smaller font."""
+    """Create a paragraph of text in a smaller font, as below a figure."""
     return element("p", text, class_="caption")
 
 
 def section(title: str, *parts: Html, **attributes: str) -> Html:
-    """Create a section of a page."""
+    """Create a section of a page, with the heading `title`."""
     return element("section", element("h2", title), *parts, **attributes)
 
 
