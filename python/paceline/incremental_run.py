@@ -271,7 +271,7 @@ class AwaitedFrames:
             raise ValueError(f"start={start}, stop={stop} and step={step} choose no frames")
 
     def count(self, trajectory: Growable) -> int:
-        """Count the chosen frames that exist."""
+        """Count the chosen frames that exist already."""
         frames = self.frames
         try:
             chosen = frames(cast(Frames, trajectory)) if callable(frames) else frames

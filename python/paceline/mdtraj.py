@@ -201,14 +201,14 @@ class _AtomTable:
     atoms: list[tuple[str, str, int | None, int]]
     #: Name, number, segment name and index of the chain of each residue.
     residues: list[tuple[str, int, str, int]]
-    #: Identifier of each chain.
+    #: Chain identifier of each chain; empty if the topology has none.
     chains: list[str]
     #: Bonds as pairs of indices into `atoms`; None for the bonds of standard residues.
     bonds: list[tuple[int, int]] | None
 
     @classmethod
     def of(cls, atoms: Atoms) -> "_AtomTable":
-        """Describe an AtomGroup."""
+        """Create the description of a group's atoms, in the order of the group."""
         _import()
         chain_ids = _column(atoms, "chainIDs", "")
         segids = _column(atoms, "segids", "")
@@ -240,7 +240,7 @@ class _AtomTable:
         )
 
     def build(self) -> Any:
-        """Create the MDTraj topology."""
+        """Create the MDTraj topology of these atoms."""
         md = _import()
         standard = md.formats.PDBTrajectoryFile
         standard._loadNameReplacementTables()

@@ -28,11 +28,12 @@ from paceline.hdf5.h5md_storage_layout import Storage, choose_layout, parse_comp
 from paceline.performance.forecast import Recoded
 from paceline.trajectory.chain import Chain
 
-#: Maximum size of the positions of all encoded frames, bytes; a single frame may be larger.
+#: Maximum size of the positions of all frames that are encoded as a sample, bytes. A single frame
+#: may be larger.
 _BYTES = 8 << 20
-#: Maximum number of encoded frames.
+#: Maximum number of frames that are encoded as a sample.
 _FRAMES = 64
-#: Time for which each file is read in a round, s.
+#: Time for which the frames of a file are read again and again in a round of measurement, s.
 _READING_SECONDS = 0.02
 #: Number of rounds in which a file is read; the time of the fastest round is used.
 _READING_ROUNDS = 3

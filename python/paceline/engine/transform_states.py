@@ -108,7 +108,7 @@ class Relay:
         """Free the initial state of a block that will not be transformed again."""
         with self._changed:
             state = self._states.pop(number, None)
-            # Another attempt may still read the array.
+            # Do not reuse an array that another attempt may still read.
             if state is not None and number not in self._repeated:
                 self._unused.append(state)
 
@@ -148,9 +148,9 @@ class Relay:
 class TransformStates:
     """Initial states of blocks, or of each analysed frame if blocks lack the frames between."""
 
-    #: Worker part that computes the states.
+    #: Part of the transformation that runs in workers, and computes the states.
     scan: WorkerScan
-    #: Frame of each state, int64, shape (n_states,).
+    #: Frame to which each state belongs, int64, shape (n_states,).
     frames: np.ndarray
     #: Number of frames in a block.
     block_frames: int

@@ -288,7 +288,7 @@ class Worker:
         long_bonds: list[LongBonds] = []
         begun = time.monotonic_ns()
         if block.n_transforms < len(self._job.transforms):
-            frames = frames[np.arange(len(task.window))]  # a copy: the cache must not change
+            frames = frames[np.arange(len(task.window))]  # a copy: do not change cached frames
             failed, long_bonds = self._transform(task, frames, block.n_transforms)
             damaged = damaged + _damaged_rows(task, failed)
             frames.seal()

@@ -26,11 +26,11 @@ from paceline.hdf5.file import Array, File, Group, damaged
 class AmberVariable:
     """Name and unit of one of Amber's variables."""
 
-    #: Name of the variable of floats.
+    #: Name of the variable if its values are stored as floats.
     name: str
     #: Amber's unit, assumed if the variable has no attribute `units`.
     unit: str
-    #: Name of cpptraj's variable of integers.
+    #: Name of the variable if cpptraj stored its values as integers; "" if that is impossible.
     compressed: str = ""
 
 

@@ -39,7 +39,7 @@ FILTER_NAMES = {
 _SAVED_VERSION = 1
 #: Number used in place of the row of a frame that has no value of an element.
 ABSENT = -1
-#: End of the warning about a file without times.
+#: Last words of the warning about a file without times.
 COUNTED = "frames count as 1 ps apart"
 
 
@@ -47,9 +47,9 @@ COUNTED = "frames count as 1 ps apart"
 class Filter:
     """One stage of a chunk's filter pipeline."""
 
-    #: Number registered with HDF5.
+    #: Number with which the filter is registered with HDF5.
     number: int
-    #: Name in the file, possibly empty.
+    #: Name of the filter in the file, possibly empty.
     name: str
     values: tuple[int, ...] = ()
 
@@ -180,7 +180,7 @@ class ChunkExtents:
 
 @dataclass(frozen=True, slots=True)
 class IndexSlice:
-    """Part of an element's chunk table that some frames need."""
+    """Part of an element's chunk table that is needed to read some frames."""
 
     #: Row of each frame, int64, (n_frames,); `ABSENT` for a frame without a value.
     rows: np.ndarray
@@ -236,7 +236,7 @@ class Cells(NamedTuple):
 class BlockIndex:
     """Part of the index that one block of frames needs."""
 
-    #: Slices of positions, velocities and forces.
+    #: Slices of positions, velocities and forces; None for a field that the file lacks.
     elements: tuple[IndexSlice | None, ...]
     #: Slice of the particle ids; None if the order of atoms cannot change.
     ids: IndexSlice | None
@@ -264,7 +264,7 @@ class BlockIndex:
 class ChunkIndex:
     """All that a reader needs from an HDF5 trajectory, except positions, velocities and forces."""
 
-    #: "H5MD", "NetCDF-4", "MDTraj HDF5" or "HDF5".
+    #: Name of the convention: "H5MD", "NetCDF-4", "MDTraj HDF5" or, for one dataset, "HDF5".
     format: str
     n_frames: int
     n_atoms: int

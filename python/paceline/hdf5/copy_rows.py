@@ -39,7 +39,7 @@ from paceline.hdf5.repack import (
 _PORTION = 16 * 2**20
 #: Groups that describe a file. They may differ between files that are joined.
 _ABOUT = ("/h5md", "/parameters")
-#: Filters that paceline encodes itself.
+#: Filters that paceline applies itself when it encodes chunks.
 _ENCODED = {SHUFFLE, DEFLATE, ZSTD, LZ4}
 #: Maximum number of values that a message shows.
 _FEW = 12
@@ -50,7 +50,7 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class FrameRun:
-    """Consecutive frames of an H5MD file."""
+    """Run of consecutive frames of an H5MD file, from frame `first` to frame `stop` - 1."""
 
     path: str
     first: int
@@ -72,7 +72,7 @@ class _Rows:
 
     @property
     def n(self) -> int:
-        """Number of rows."""
+        """Number of rows in the range."""
         return self.stop - self.first
 
     @property
@@ -90,7 +90,7 @@ class _Rows:
 
     @property
     def row_bytes(self) -> int:
-        """Number of bytes of a row."""
+        """Number of bytes of a row without compression."""
         return math.prod(self.array.shape[1:]) * self.array.dtype.itemsize
 
 
@@ -216,7 +216,7 @@ def _rows_of_frames(
     return first, len(steps) if last else int(np.searchsorted(steps, of_frames[run.stop]))
 
 
-# Datasets: creating and filling.
+# Functions that create and fill datasets.
 
 
 def _create(rows: _Rows, n_rows: int, found: h5py.Dataset, group: h5py.Group, name: str) -> None:
@@ -393,7 +393,7 @@ class _Copy:
             self._dataset.id.write_direct_chunk(corner, data[start:stop])
 
 
-# Traits, which files that are joined must share.
+# Functions that describe traits, which must be equal in files that are joined.
 
 
 def traits_of(path: str, group: str | None) -> list[tuple[str, str]]:

@@ -23,13 +23,13 @@ from paceline.contract.system_interface import (
 from paceline.errors import UnwritableError
 from paceline.hdf5.units import OUR_UNITS, factor_of
 
-#: Version of H5MD.
+#: Version of H5MD that files follow.
 H5MD_VERSION = (1, 1)
-#: Version of H5MD's units module.
+#: Version of H5MD's units module that files follow.
 UNITS_VERSION = (1, 0)
 #: Name of the particles group, as in MDAnalysis.
 GROUP = "trajectory"
-#: H5MD element for each field.
+#: Name of the H5MD element that contains each field.
 ELEMENTS = {"positions": "position", "velocities": "velocity", "forces": "force"}
 #: Observable that contains λ of a free-energy run; the name is MDAnalysis's.
 LAMBDA = "lambda"
@@ -66,7 +66,7 @@ _ATOMS = 2**16
 class AtomProperties:
     """Properties of the atoms that apply to all frames."""
 
-    #: Number of atoms.
+    #: Number of atoms in each frame of the file.
     n_atoms: int
     #: Known values of "mass" (u) and "charge" (e).
     numbers: Mapping[str, np.ndarray] = data_field(default_factory=dict)
@@ -319,7 +319,7 @@ def _columns(atoms: AtomProperties) -> Iterator[tuple[str, np.dtype, np.ndarray]
 
 
 def _encode_texts(texts: np.ndarray) -> np.ndarray:
-    """Encode texts in UTF-8."""
+    """Encode texts in UTF-8, as NumPy strings of fixed length."""
     try:
         # For ASCII texts, this gives the same bytes as `np.char.encode` in a third of its time.
         return texts.astype(np.bytes_)

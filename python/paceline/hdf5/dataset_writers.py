@@ -126,7 +126,7 @@ class _ErrorKeepingFile(io.FileIO):
         return memoryview(self._placeholder)[:n_bytes]
 
     def check(self) -> None:
-        """Raise the stored error, if any."""
+        """Raise the error of the first failed write, if any write has failed."""
         if self._refusal is not None:
             raise self._refusal
 
@@ -262,7 +262,7 @@ class EncodeQueue:
         self._put_until(self._most_waiting)
 
     def put_all(self) -> None:
-        """Write all waiting results."""
+        """Wait for all encoded frames, and write them."""
         self._put_until(0)
 
     def leave_threads(self) -> None:

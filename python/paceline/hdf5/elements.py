@@ -11,7 +11,7 @@ from paceline.hdf5.chunk_index import ABSENT, Cells
 from paceline.hdf5.dataset_description import read_series
 from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
 
-#: Value for frames without a cell.
+#: Lengths and angles that stand for a missing cell in all frames.
 _NO_CELL = np.zeros((1, 6), dtype=np.float32)
 #: Minimum volume of three rows of edges that are read as the vectors of one cell, as a fraction of
 #: the product of the vectors' lengths.
@@ -78,7 +78,7 @@ class SampledElement:
     #: Steps, int64, (n_rows,); None for a time-independent element.
     steps: np.ndarray | None = None
     time: Array | None = None
-    #: Reader of the times.
+    #: Object that reads the times from `time`.
     axes: SharedAxes | None = None
     unit: str | None = None
     #: False if the file has no steps for this element; `steps` are then row numbers.

@@ -128,7 +128,7 @@ class TruncatedFile(FileAtOffset):
         return done
 
     def close(self) -> None:
-        """Close the file."""
+        """Close this object and the truncated file."""
         self._file.close()
         super().close()
 
@@ -143,7 +143,7 @@ class Node:
 
     @property
     def attrs(self) -> Mapping[str, Any]:
-        """Attributes, converted by `to_python`."""
+        """Attributes of the object by name, with values converted by `to_python`."""
         with wrap_errors(self.file.path, self.name, "attributes"):
             names = list(self._h5.attrs)
         return {name: self._attribute(name) for name in names}
@@ -165,7 +165,7 @@ class Node:
 
     @property
     def h5(self) -> Any:
-        """Underlying h5py.Group or h5py.Dataset."""
+        """The h5py.Group or h5py.Dataset of this object."""
         return self._h5
 
     def __repr__(self) -> str:
@@ -191,7 +191,7 @@ class Array(Node):
 
     @property
     def is_text(self) -> bool:
-        """True if elements are strings."""
+        """True if the elements of the dataset are strings."""
         return h5py.check_string_dtype(self.dtype) is not None
 
     @property
@@ -250,7 +250,7 @@ class Array(Node):
 
     @property
     def filters(self) -> tuple[Filter, ...]:
-        """Filter pipeline of the chunks."""
+        """Filters of the dataset's chunks, in the order in which a writer applies them."""
         with wrap_errors(self.file.path, self.name, "a list of filters"):
             created = self._h5.id.get_create_plist()
             stages = [created.get_filter(k) for k in range(created.get_nfilters())]
@@ -547,7 +547,7 @@ class File:
 
     @property
     def h5(self) -> h5py.File:
-        """Underlying h5py.File."""
+        """The open h5py.File."""
         return self._h5
 
     def close(self) -> None:

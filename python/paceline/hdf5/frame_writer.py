@@ -237,7 +237,7 @@ class StreamingWriter:
         self._stack.close()
 
     def abandon(self) -> None:
-        """Remove the unfinished file."""
+        """Close and remove the file without finishing it."""
         with contextlib.suppress(_Abandoned, OSError), self._stack:
             raise _Abandoned
 

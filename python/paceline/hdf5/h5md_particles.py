@@ -45,7 +45,7 @@ class ParticleIds:
     """Ids of the atoms in each frame, if the order of atoms may change."""
 
     element: Element
-    #: Dataset of ids in the file.
+    #: Dataset of ids, which is read through h5py.
     values: Array
     #: Id of each atom that paceline reads, in paceline's order: int64, (n_atoms,), increasing.
     numbers: np.ndarray

@@ -17,9 +17,9 @@ from paceline.hdf5.units import OUR_UNITS, factor_of
 #: Access patterns for which a file may be optimised.
 ACCESSES = ("frames", "atoms", "both")
 
-#: Size of a stored number, bytes.
+#: Size of a stored 32-bit number, bytes.
 NUMBER_BYTES = 4
-#: Size of an atom's vector, bytes.
+#: Size of an atom's vector of three 32-bit numbers, bytes.
 ATOM_BYTES = 12
 #: Minimum size of chunks, bytes, if possible. HDF5 takes about as long to find a chunk as to copy
 #: this many bytes.

@@ -214,7 +214,7 @@ class ElementReader:
 
     @property
     def chunk_rows(self) -> int:
-        """Number of rows in a chunk."""
+        """Number of rows in a chunk; 1 for a dataset without chunks."""
         chunk = self._element.dataset.chunk
         return chunk[0] if chunk else 1
 

@@ -16,7 +16,7 @@ from paceline.hdf5.sandbox import extend_time_limit
 from paceline.hdf5.topology import SystemTopology
 from paceline.hdf5.units import Units
 
-#: Units that the convention requires.
+#: Units that MDTraj's convention requires, used for datasets that state none.
 DEFAULT_UNITS = {"length": "nm", "time": "ps", "velocity": "nm/ps", "force": "kJ/(mol*nm)"}
 #: Paceline's field, and its physical quantity, for each of MDTraj's datasets of vectors.
 VECTORS = {"coordinates": ("positions", "length"), "velocities": ("velocities", "velocity")}

@@ -50,13 +50,13 @@ TRUNCATED = "the file was cut"
 CONTRADICTS = "the size of the file contradicts its header"
 #: Maximum number of attempts to open a file that changes meanwhile.
 _TRIES = 10
-#: Upper limit of valid times, ps.
+#: Limit above which the absolute value of a time is treated as impossible, ps.
 _TIME_MAX = 1e15
-#: Upper limit of valid cell edges, Å.
+#: Limit above which an edge of a cell is treated as impossible, Å.
 _EDGE_MAX = 1e9
 #: File name extensions of HDF5 trajectories.
 EXTENSIONS = ("h5md", "h5", "hdf5")
-#: h5py drivers for a single ordinary file.
+#: Names of the h5py drivers that read or write a single ordinary file.
 ONE_FILE_DRIVERS = ("sec2", "stdio", "core")
 #: Drivers of h5py that a note reports as unused.
 UNUSED_DRIVERS = ("mpio", "stdio", "core")
@@ -73,7 +73,7 @@ _OPTIONS = {
 class Hdf5Options:
     """Options that a user sets for HDF5 files."""
 
-    #: Particles group; required if there are several.
+    #: Name of the particles group; required if several groups contain trajectories.
     group: str | None = None
     #: Units, such as {"length": "nm", "time": "ps"} or "nm, ps"; for LAMMPS dumps, a style such as
     #: "real".
@@ -221,7 +221,7 @@ class Hdf5File:
         self.samples = samples
         self.fingerprint = _core.fingerprint_of(samples)
         self.chunk_index = chunk_index
-        # A fingerprint begins with the size.
+        # The first 16 hexadecimal digits of a fingerprint are the size of the file.
         self.size = int(self.fingerprint[:16], 16)
         self.notes = [
             *chunk_index.notes,
@@ -343,7 +343,7 @@ class Hdf5File:
         """Number of atoms of each frame."""
         return self.chunk_index.n_atoms
 
-    #: The number of atoms is constant.
+    #: None, because all frames have the same number of atoms.
     varying = atom_counts = None
 
     def spec_of(self, frame: int) -> tuple["Hdf5FileSpec", int]:

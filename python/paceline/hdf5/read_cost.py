@@ -39,9 +39,9 @@ LIBRARY_CACHES = {"before 2.0": 2**20, "2.0 and later": 2**23}
 class AccessCost:
     """Bytes that one access pattern reads from a dataset, and bytes that it uses."""
 
-    #: Description of the access pattern.
+    #: Words that describe the access pattern, such as "frame by frame".
     access: str
-    #: Bytes read from the file.
+    #: Number of bytes that are read from the file.
     read: int
     #: Size of the required values without compression, bytes.
     used: int
@@ -205,7 +205,7 @@ class _Column:
     These chunks form a column of chunks along the axis of frames.
     """
 
-    #: Index of the column of chunks.
+    #: Index of this column among all columns of chunks.
     number: int
     #: Offset of the first required byte in the row.
     first: int

@@ -79,7 +79,7 @@ _Read = Callable[[int, int], np.ndarray]
 #: each item and the result, in any order. The third argument is a name for error messages.
 Calls = Callable[[Callable[[Any], Any], Sequence[Any], str], Iterator[tuple[int, Any]]]
 
-#: HDF5 object with attributes.
+#: HDF5 object that may have attributes: a group or a dataset.
 H5Object: TypeAlias = h5py.Group | h5py.Dataset
 
 
@@ -518,7 +518,7 @@ class _TreeCopier:
     def __init__(self, source: File, target: h5py.Group, created: dict[str, Create]):
         self._file, self._source, self._target = source, source.h5, target
         self._created = {_identity(self._source[path]): create for path, create in created.items()}
-        #: Paths of the copies, by source object.
+        #: Path of the copy of each object, by the object's key (see `_identity`).
         self._copies: dict[tuple[int, int], str] = {_identity(self._source): "/"}
         self._pairs: list[tuple[H5Object, str]] = [(self._source, "/")]
 
@@ -574,7 +574,7 @@ class _TreeCopier:
 
 
 def _is_reference(kind: np.dtype) -> bool:
-    """Check whether values are object references."""
+    """True if values of this dtype are object references."""
     return h5py.check_ref_dtype(kind) is h5py.Reference
 
 

@@ -95,7 +95,7 @@ def extend_time_limit(seconds: float) -> None:
 
 
 class _Helper:
-    """Client of the helper process."""
+    """Client that starts the helper process, and exchanges requests and answers with it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -169,13 +169,13 @@ class _Helper:
         return status
 
     def kill(self) -> None:
-        """Kill the helper; the thread that waits for an answer cleans up."""
+        """Kill the helper; the thread that waits for its answer closes the pipes."""
         process = self._process
         if process is not None:
             process.kill()
 
     def end(self) -> None:
-        """Kill the helper and clean up."""
+        """Kill the helper, wait for its end, and close the pipes to it."""
         self.kill()
         if self._process is not None:
             self._process.wait()
@@ -252,7 +252,7 @@ def serve(lifeline: int) -> None:
             except EOFError:
                 return
             if folder is not None:
-                with contextlib.suppress(OSError):  # then opening the file fails
+                with contextlib.suppress(OSError):  # opening the file then raises the error
                     os.chdir(folder)
             with contextlib.suppress(OSError):
                 limit_memory(_memory_for(path))

@@ -46,7 +46,7 @@ class SystemTopology:
     segment: np.ndarray
     #: Names of segments, object, (n_segments,).
     segids: np.ndarray
-    #: Bonds, int64, (n_bonds, 2); None if unknown.
+    #: Indices of bonded atoms, int64, (n_bonds, 2); None if bonds are unknown.
     bonds: np.ndarray | None = None
 
     @classmethod
@@ -59,7 +59,7 @@ class SystemTopology:
         return cls(atoms, one, {"resids": np.ones(1, dtype=np.int64)}, one[:1], segids, bonds)
 
     def topology(self) -> Any:
-        """Create MDAnalysis's topology."""
+        """Convert the atoms, residues and segments to a topology of MDAnalysis."""
         # Deferred: the process that reads files does not load MDAnalysis.
         from MDAnalysis.core import topologyattrs
         from MDAnalysis.core.topology import Topology
@@ -357,7 +357,7 @@ def _characters(array: Array, names: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MoleculeType:
-    """Molecule type of a GROMACS topology."""
+    """Molecule type of a GROMACS topology, with properties of the atoms of one molecule."""
 
     name: str
     #: Atom names, object, (n_atoms,).

@@ -126,7 +126,7 @@ def _run_natively(
     if _is_changed(analysis):
         return False
     analysis._setup_frames(trajectory, **chosen)
-    if analysis.n_frames == 0:  # paceline raises an error in this case
+    if analysis.n_frames == 0:  # for no frames, paceline's class would raise an error
         return False
     try:
         ours = cls.from_mdanalysis(analysis)

@@ -41,7 +41,7 @@ _UNITS = {
     "force": ("force", "kJ/(mol*Angstrom)"),
     "time": ("time", "ps"),
 }
-#: Kind of unit of each field.
+#: Key in `_UNITS` for the unit of each field.
 _KINDS = {"positions": "length", "velocities": "velocity", "forces": "force"}
 #: Entries of `Timestep.data` that are not observables.
 _NO_OBSERVABLES = ("step", "time", "dt")
@@ -200,7 +200,7 @@ class H5MDWriter(WriterBase):
                 time=timeunit, length=lengthunit, velocity=velocityunit, force=forceunit
             )
             self._storage = Storage(layout, parse_compression(compress), precision, units)
-            self._storage.encoder("positions")  # raises for an unsupported precision
+            self._storage.encoder("positions")  # raises an error for an unsupported precision
             settings += self.filename, n_atoms, repr((self._storage, self._fields))
         version = creator_version or (creator and "unknown")
         self._makers = {

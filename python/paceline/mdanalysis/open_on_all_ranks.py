@@ -85,7 +85,7 @@ def _ranks_of(comm: "MPI.Intracomm", *, required: bool) -> "OpeningRanks | None"
 
 
 def restore(before: _Default) -> None:
-    """Restore a previous default."""
+    """Make ranks that `use_ranks` returned the default again."""
     global _default
     _default = before
 
@@ -287,7 +287,7 @@ class SentFile:
 
     @classmethod
     def of(cls, file: IndexedFile) -> "SentFile":
-        """Copy the index of a file."""
+        """Describe a file, with a copy of its frame index."""
         offsets, sizes = file.extents(np.arange(file.n_frames, dtype=np.uint64))
         names = [one.name for one in fields(cls) if one.name not in ("offsets", "sizes")]
         facts = {name: getattr(file, name) for name in names}
@@ -336,7 +336,7 @@ class SentFile:
 
     @cached_property
     def _open_file(self) -> Any:
-        """Open the file in this process."""
+        """The file, opened in this process on first use, to read data that were not sent."""
         self.verify()
         return open_file(self.path, n_atoms=self.n_atoms, notes=False)
 

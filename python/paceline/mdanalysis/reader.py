@@ -405,7 +405,7 @@ class Reader(FormatAttributes, ReaderBase):
             )
         else:
             series = series.transpose(["fac".index(axis) for axis in order])
-            self.rewind()  # MDAnalysis ends at the first frame
+            self.rewind()  # MDAnalysis's own method also ends at the first frame
         return series if rising is frames else np.flip(series, order.index("f"))
 
     def _series(self, atoms: Any, frames: range) -> np.ndarray | None:
@@ -511,7 +511,7 @@ class Reader(FormatAttributes, ReaderBase):
             self.ts.put(field, values, self.loaded)
 
     def _read_alone(self, frame: int) -> FrameBuffer:
-        """Read one frame in this thread."""
+        """Read one frame in this thread, without reading ahead."""
         number, extents = self.chain.extent(frame)
         limit_open_files(self._frame_reader)
         reader = self._frame_reader.file_reader(number)
@@ -526,7 +526,7 @@ class Reader(FormatAttributes, ReaderBase):
         """Set a frame's step, λ and observables on the Timestep."""
         data = self.ts.data
         for name in self._observed:
-            data.pop(name, None)  # a user may have removed the key
+            data.pop(name, None)  # a user may have removed this name from the data
         data["step"] = step
         if isinstance(file, Hdf5File):
             found = file.observables.at(step, frame)

@@ -19,9 +19,9 @@ from paceline._util.leftovers import ScratchFolder
 
 #: Environment variable with the options of a registration, as JSON.
 VARIABLE = "PACELINE_SCRIPT"
-#: Folder of the start-up hook.
+#: Folder that contains the start-up hook `sitecustomize.py`.
 HOOK = Path(__file__).parent / "start_up"
-#: Module that Dask clients load.
+#: Name of the module that Dask clients load at their start.
 _PRELOAD = "paceline.mdanalysis.dask_worker_plugin"
 #: Dask setting that contains the name of the module in `_PRELOAD`.
 _DASK_SETTING = "distributed.client.preload"
@@ -37,7 +37,7 @@ class ScriptOptions:
     version: str
     #: Folder of the record files, on the script's machine; "" if none can be written.
     folder: str
-    #: Process number of the script.
+    #: Process number (PID) of the script.
     pid: int
 
     @classmethod

@@ -67,13 +67,13 @@ READERS: dict[type, frozenset[str]] = {
 #: Arguments of MDAnalysis's readers that paceline's reader ignores.
 _MEANINGLESS = ("self", "mmap", "kwargs")
 
-#: Metaclass of all MDAnalysis readers.
+#: Metaclass of all MDAnalysis readers, whose `__call__` creates each reader.
 _ReaderMeta: Any = type(ProtoReader)
-#: Metaclass of all MDAnalysis writers.
+#: Metaclass of all MDAnalysis writers, whose `__call__` creates each writer.
 _WriterMeta: Any = type(WriterBase)
 
 _lock = threading.RLock()
-#: Active registrations; the last one applies.
+#: Active registrations; the options of the last one apply.
 _active: "list[Registration]" = []
 #: Replacements of MDAnalysis's functions: owner, name, paceline's function.
 _replaced: list[tuple[object, str, object]] = []
@@ -350,7 +350,7 @@ def _remove(registration: Registration) -> None:
 
 
 def _install() -> None:
-    """Replace MDAnalysis's functions by paceline's."""
+    """Replace nine functions of MDAnalysis by paceline's."""
     # Python looks up `__call__` and `__instancecheck__` in the metaclass.
     _WriterMeta.__call__ = _make_writer
     _ReaderMeta.__call__ = _make_reader
@@ -369,7 +369,7 @@ def _install() -> None:
 
 
 def _uninstall() -> None:
-    """Restore MDAnalysis's functions."""
+    """Restore the functions of MDAnalysis that `_install` has replaced."""
     del _ReaderMeta.__call__, _ReaderMeta.__instancecheck__, _WriterMeta.__call__
     while _replaced:
         owner, name, ours = _replaced.pop()

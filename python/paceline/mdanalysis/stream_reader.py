@@ -46,7 +46,7 @@ class ShownFrame(Timestep):
 
     @property
     def positions(self) -> np.ndarray:
-        """Positions, Å, float32, shape (n_atoms, 3)."""
+        """Positions, Å, float32, shape (n_atoms, 3); reading them sets `was_read`."""
         self.was_read = True
         return super().positions
 
@@ -139,7 +139,7 @@ class StreamReader(MemoryReader):
             )
 
     def _first_frame(self) -> StreamFrame:
-        """Receive the first frame."""
+        """Receive the first frame; raise an error if the engine sends no positions."""
         if not self.session.has_positions:
             raise UnsupportedError(
                 f"{self.stream.address}: the engine sends {', '.join(self.session.fields)}, but no "
@@ -196,7 +196,7 @@ class StreamReader(MemoryReader):
         self.stream.set_timeout(seconds)
 
     def pause(self) -> None:
-        """Ask the simulation to wait."""
+        """Ask the engine to pause the simulation."""
         self.stream.pause()
 
     def kill(self) -> None:

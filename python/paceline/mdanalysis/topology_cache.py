@@ -147,7 +147,7 @@ def guess(
             context == "default"
             and list(to_guess or ())[:2] == _GUESSED
             and not force_guess
-            # Transformations may have changed the atoms.
+            # Transformations may have changed the Universe's atoms before this call.
             and not universe._kwargs.get("transformations")
             and _is_mdanalysis_guesser(MDAnalysis._GUESSERS.get("DEFAULT"), DefaultGuesser)
         )

@@ -148,12 +148,12 @@ class _FileEnd:
         return read_at(self._fd, n, max(self.size - n, 0))
 
     def append(self, data: bytes) -> None:
-        """Write bytes after the last ones."""
+        """Write bytes at the end of the file."""
         self.put(self.size, data)
         self.size += len(data)
 
     def put(self, offset: int, data: bytes) -> None:
-        """Write bytes at an offset."""
+        """Write bytes at an offset in the file."""
         left = memoryview(data)
         while left:
             n = write_at(self._fd, left, offset)
@@ -164,7 +164,7 @@ class _FileEnd:
         self.size = os.fstat(self._fd).st_size
 
     def close(self) -> None:
-        """Close this handle."""
+        """Close this handle of the file; MDAnalysis's handle stays open."""
         os.close(self._fd)
 
 
@@ -237,7 +237,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
         return frame
 
     def close(self) -> None:
-        """Close the file."""
+        """Close paceline's and MDAnalysis's handle of the file."""
         end, self._end = self._end, None
         if end is not None:
             end.close()
@@ -394,7 +394,7 @@ class _Records:
         self._end.put(_NETCDF_RECORDS, struct.pack(">I", self._n_records))
 
     def close(self) -> None:
-        """Close both handles of the file."""
+        """Close paceline's and netCDF4's handle of the file."""
         self._end.close()
         self._dataset.close()
 
@@ -512,7 +512,7 @@ _CONVERSIONS = {
 }
 
 
-#: Replacements of MDAnalysis's writers.
+#: Paceline's subclass of each MDAnalysis writer that `register` replaces.
 WRITERS: dict[type, type] = {
     XTC.XTCWriter: XTCWriter,
     TRR.TRRWriter: TRRWriter,

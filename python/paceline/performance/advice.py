@@ -27,7 +27,7 @@ WAITING = 0.5
 PER_CPU_WAITING = 8
 #: Sample blocks are spread over the whole run if at least this fraction of its bytes is in memory.
 EVERYWHERE = 0.99
-#: Width of a line of text, characters.
+#: Maximum number of characters in a line of the text of advice.
 WIDTH = 88
 #: Minimum fraction of the time that a recommended other file must save.
 WORTHWHILE = 0.2
@@ -141,7 +141,7 @@ class Advice:
 
     @property
     def backend(self) -> str:
-        """Backend of the forecast run."""
+        """Name of the backend for which the run is forecast."""
         return self.findings.backend
 
     @property
@@ -151,7 +151,7 @@ class Advice:
 
     @cached_property
     def workers(self) -> tuple[int, ...]:
-        """Numbers of workers in the forecast."""
+        """Numbers of workers for which the time is forecast, increasing."""
         if self.backend == "serial":
             return (1,)
         most = self.cpus * (PER_CPU_WAITING if self.waits else 1)
@@ -338,7 +338,7 @@ def _subject(advice: Advice) -> Iterator[str]:
 
 
 def _where(advice: Advice) -> Iterator[str]:
-    """Describe the location of the bytes."""
+    """State how many of the bytes that a run reads are in memory, on the disk or in a store."""
     if advice.store is not None:
         yield f"the bytes come from the store of {os.path.dirname(advice.files[0])}"
         return
@@ -609,6 +609,6 @@ def _name(file: Recoded) -> str:
 
 
 def _given(value: float) -> str:
-    """Format a time for `paceline predict`."""
+    """Format a time in s as an argument of `paceline predict`, such as "2.5ms"."""
     unit, factor = ("us", 1e6) if value < 1e-3 else ("ms", 1e3) if value < 1 else ("s", 1.0)
     return f"{float(f'{value * factor:.3g}'):g}{unit}"

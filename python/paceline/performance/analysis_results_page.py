@@ -76,7 +76,7 @@ class ResultSection:
     remarks: Sequence[str] = ()
 
     def html(self, anchor: str) -> Html:
-        """Create the HTML section."""
+        """Create the HTML section, to which links with `anchor` lead."""
         parts = [element("p", one, class_="answer") for one in self.answers]
         numbered = enumerate(self.drawings, start=1)
         figures = (one.html(f"{self.title}: figure {k}") for k, one in numbered)

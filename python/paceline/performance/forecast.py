@@ -177,9 +177,9 @@ class Forecast:
     #: Pairs of a measurement with one worker and a measurement with two workers. Both are equal if
     #: only one worker is possible.
     rounds: tuple[Pair, ...]
-    #: CPU time of a frame, s.
+    #: CPU time that one worker needs for a frame, s.
     busy: float
-    #: Number of CPUs that workers share.
+    #: Number of CPUs that all workers together can use.
     cpus: int
     #: Number of frames of the run.
     n_frames: int
@@ -335,17 +335,17 @@ def is_wide_range(low: float, high: float) -> bool:
 
 @dataclass(frozen=True)
 class Findings:
-    """Results of the sample runs."""
+    """Results of all sample runs, from which the advice is derived."""
 
-    #: Backend of the workers.
+    #: Name of the backend for which the run is forecast.
     backend: str
-    #: Forecast with the bytes in memory.
+    #: Forecast of the run for the case that all bytes are in memory.
     in_memory: Forecast
-    #: Forecast with the bytes on the disk or in the store; None if this could not be measured, for
-    #: example because the bytes could not be dropped from memory.
+    #: Forecast for the case that no bytes are in memory, but all on the disk or in the store. None
+    #: if this could not be measured, for example because bytes could not be dropped from memory.
     from_disk: Forecast | None
-    #: Forecast for processes with the bytes in memory, if threads slow each other down; otherwise
-    #: None.
+    #: Forecast for processes instead of threads, for the case that all bytes are in memory. None
+    #: unless threads slow each other down and the function can be sent to processes.
     processes: Forecast | None
     #: Fraction of the bytes of measurements from memory that are in memory afterwards; None if
     #: unknown.

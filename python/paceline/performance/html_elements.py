@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Maximum number of columns in normal font size; tables with more use a smaller size.
 MANY = 10
-#: Points per inch.
+#: Number of points in an inch, to convert the size of figures.
 POINTS = 72
 
 #: Elements that are not followed by a line break.
@@ -213,7 +213,7 @@ def notebook_image(figure: "Figure", alternative: str) -> Html:
     )
 
 
-#: Maximum number of points in a curve.
+#: Maximum number of points that are drawn of a curve.
 MOST_POINTS = 2000
 #: Maximum number of curves in a chart.
 MOST_CURVES = 12
