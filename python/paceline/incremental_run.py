@@ -105,8 +105,8 @@ class Continuation:
         self._facts: list[Fact] = []
         self._stages: list[Sequence[FramePass | PartsRun]] = []
         self._held: list[FramePass] = []
-        # In ns: total time of the runs so far; time at which the last run assigned its first block;
-        # difference between this time and that of the previous run.
+        # All in ns. `_elapsed`: total time of the runs so far. `_dealt`: time at which the last run
+        # assigned its first block. `_shift`: difference between `_dealt` and its previous value.
         self._elapsed = self._dealt = self._shift = 0
         self._t_comm = 0.0
         self.n_computed = 0

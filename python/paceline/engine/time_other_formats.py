@@ -39,7 +39,7 @@ _READING_SECONDS = 0.02
 _READING_ROUNDS = 3
 #: Formats that store positions only; measured if the run reads nothing else.
 _OF_POSITIONS = [name for name, one in FORMATS.items() if fields_in(one.writes) == FIELDS[:1]]
-#: Formats that store velocities and forces, too, in frames of equal size; measured if the run
+#: Formats that store positions, velocities and forces in frames of equal size; measured if the run
 #: reads velocities or forces.
 _OF_MOTION = [
     name for name, one in FORMATS.items() if one.equal_frames and fields_in(one.writes) == FIELDS

@@ -118,8 +118,8 @@ class _Reading:
     def _arrays(self) -> dict[str, Array]:
         """Find the variables of atoms, in the order of `FIELDS`.
 
-        An unreadable variable is left out if an earlier one is readable. Otherwise it raises
-        `UnsupportedError`.
+        An unreadable variable is left out if an earlier one is readable. Otherwise
+        `UnsupportedError` is raised.
         """
         found: dict[str, Array] = {}
         for field, variable in FIELDS.items():

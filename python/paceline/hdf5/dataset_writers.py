@@ -47,7 +47,7 @@ def new_hdf5(
     """Open an HDF5 file that gets its final name when the `with` block ends without an error.
 
     Datasets of at least `align` bytes begin at a multiple of `align`. Until the end, the file has
-    the name `temporary`, from `paceline._util.files.temporary_name`.
+    the name `temporary`, by default a new name from `paceline._util.files.temporary_name`.
     """
     names = None if temporary is None else [temporary]
     with (

@@ -260,8 +260,8 @@ def rows_as_frames(
 ) -> SampledElement | None:
     """Convert edges without steps to samples, if they have one row of three lengths per frame.
 
-    For three frames, this shape is the same as that of three vectors of a fixed cell, which takes
-    precedence.
+    For three frames, this shape is the same as that of three vectors of a fixed cell. Edges are
+    read as such vectors if these span a volume, or if any number is not positive.
     """
     if edges is None or edges.steps is not None or edges.values.shape != (n_frames, 3):
         return edges

@@ -92,7 +92,7 @@ def to_python(value: object) -> Any:
 
 
 def text_of(value: bytes | str) -> str:
-    """Decode text of any kind; a fixed-length string ends at its first zero byte."""
+    """Convert a text to str; remove the zero bytes at the end of a string of fixed length."""
     if isinstance(value, str):
         return value.rstrip("\0")
     return value.rstrip(b"\0").decode("utf-8", errors="replace")
@@ -104,7 +104,7 @@ def has_mpi_build() -> bool:
 
 
 def mpi_options(comm: object) -> dict[str, object]:
-    """Return options of `File` for MPI-IO; for this process only if `comm` is None."""
+    """Return options of `File` for MPI-IO by the ranks of `comm`; None for this process alone."""
     from mpi4py import MPI
 
     return {"driver": "mpio", "comm": MPI.COMM_SELF if comm is None else comm}
@@ -601,7 +601,7 @@ def check_external_link(file: File, where: str, link: h5py.SoftLink | h5py.Exter
 def check_external_storage(file: File, where: str, h5: h5py.Dataset) -> None:
     """Raise `ExternalFileError` if a dataset's values are in files that must not be opened.
 
-    Call this function before all others: HDF5 may open other files to find a dataset's shape.
+    Call this function before the dataset is used: HDF5 may open other files to find its shape.
     """
     with wrap_errors(file.path, where, "a layout"):
         created = h5.id.get_create_plist()

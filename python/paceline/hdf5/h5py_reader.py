@@ -133,8 +133,8 @@ class H5pyReader:
             self._read(rows, index, buffer, frames, required)
         except (DamagedFileError, MissingDataError) as error:
             if len(rows) > 1:
-                # Ranks that read together must make equal numbers of calls. They never reach this
-                # line, because their blocks have one frame.
+                # Ranks that read together must make equal numbers of calls. These ranks never reach
+                # this line, because their blocks have one frame.
                 each = (range(row, row + 1) for row in rows)
                 alone = [self._read_all(row, index, buffer, frames, required, skip) for row in each]
                 return list(chain.from_iterable(alone))
@@ -167,7 +167,8 @@ class H5pyReader:
                 try:
                     values[there] = reader.read(part.rows[chosen][there], ids)
                 except DamagedFileError as error:
-                    # Ranks that read together must make the same calls: read the other fields, too.
+                    # Still read the remaining fields, because ranks that read together must make
+                    # the same calls.
                     failures.append(error)
                     there = np.zeros_like(there)
             buffer.fields[chosen] |= np.where(there, bit, 0).astype(np.uint8)

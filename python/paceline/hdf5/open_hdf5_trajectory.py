@@ -394,7 +394,7 @@ class Hdf5File:
 
     @property
     def chunk_frames(self) -> int:
-        """Number of adjacent frames in one chunk with filters; 1 for other datasets."""
+        """Maximum number of adjacent frames that share a chunk with filters; 1 without filters."""
         elements = self.chunk_index.elements.values()
         return max(element.frames_per_chunk(self.n_frames) for element in elements)
 

@@ -45,7 +45,8 @@ def dask_array(
         Frames, as in a slice.
     block_frames : int, optional
         Number of frames in a chunk, rounded up to 16 (less for large systems) times a power of two.
-        By default a chunk has at most 16 MiB.
+        By default a chunk has at most 16 MiB, or more if the file stores that many frames as one
+        chunk.
 
     Returns
     -------

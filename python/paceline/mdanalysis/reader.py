@@ -184,7 +184,7 @@ class Reader(FormatAttributes, ReaderBase):
         of_mpi = {"comm": comm, "driver": driver, "collective": collective}
         if problem := _unsupported(kwargs | of_mpi | {"convert_units": convert_units}):
             raise UnsupportedError(f"{self.filename}: {problem}")
-        # Values for copies of this reader, which may be made in other processes.
+        # Arguments for copies of this reader, which may be made in other processes without `comm`.
         self._kwargs |= {"comm": None, "collective": False}
         self._together = comm if collective else None
         begun = time.perf_counter()

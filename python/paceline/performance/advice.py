@@ -271,7 +271,10 @@ class Advice:
         return max(decoding, (1 - self.cached) * self.size / self._rate)
 
     def rows(self) -> Sequence[tuple[int, float, float, float, float, float, float]]:
-        """Rows: workers; seconds from memory, from disk, now, minimum and maximum; efficiency."""
+        """Rows of a table: number of workers; times, s; parallel efficiency.
+
+        The times are those from memory, from the disk, as now, minimum and maximum.
+        """
         return [
             (
                 n,

@@ -32,7 +32,7 @@ _WITHOUT_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 class Html(str):
-    """HTML text. Only text of this class is not escaped when it is put into an element."""
+    """HTML text, which is put into an element unchanged; text of other classes is escaped."""
 
     __slots__ = ()
 
