@@ -65,7 +65,7 @@ SHARE = 1.0
 #: Maximum time to wait until the first frame of a stream, which has been received, is in the file,
 #: s. In a DCD file, the first frame is written only when the second one has been received.
 FIRST_SECONDS = 600.0
-#: Number of frames that exceeds that of any trajectory.
+#: A number larger than the number of frames of any trajectory.
 _LARGEST = 2**62
 #: Maximum time between two checks for new frames, s.
 LOOK_SECONDS = 0.25

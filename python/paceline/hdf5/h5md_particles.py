@@ -23,7 +23,7 @@ from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
 from paceline.hdf5.sandbox import extend_time_limit
 from paceline.hdf5.units import Units, UnknownUnitError
 
-#: Vectors of atoms: paceline's field and quantity for each H5MD name.
+#: Paceline's field, and its physical quantity, for each H5MD element with vectors of atoms.
 VECTORS = {
     "position": ("positions", "length"),
     "velocity": ("velocities", "velocity"),
@@ -42,7 +42,7 @@ _SORT_SECONDS = 1e-6
 
 @dataclass(frozen=True)
 class ParticleIds:
-    """Ids of the atoms in each frame, if the order of atoms may change."""
+    """Ids of the atoms in each frame of a file in which the order of atoms may change."""
 
     element: Element
     #: Dataset of ids, which is read through h5py.
@@ -424,7 +424,7 @@ def _cells(particles: Particles, units: Units) -> Cells:
 
 
 def _facts(particles: Particles, creator: str, units: Units) -> dict[str, str]:
-    """Collect facts for `paceline info`."""
+    """Collect names and values that `paceline info` prints about an H5MD file."""
     others = [name for name in particles.group.names() if name not in (*VECTORS, "box", "id")]
     facts = {
         "written by": creator,

@@ -73,7 +73,7 @@ def read_chunk_index(file: File, *, units: dict[str, str]) -> ChunkIndex:
 
 
 def _array(file: File, name: str, shape: tuple[int, ...]) -> Array | None:
-    """Find a dataset of numbers; raise an error if its shape does not match the coordinates."""
+    """Find a dataset of numbers; None if it is missing. Raise an error if its shape is another."""
     array = file.root.array(name)
     if array is not None and (array.shape != shape or array.dtype.kind not in "iuf"):
         raise damaged(

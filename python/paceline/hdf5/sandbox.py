@@ -279,7 +279,7 @@ def _memory_for(path: str) -> int:
 
 
 def _call(function: Callable[..., object], path: str, options: dict[str, object]) -> Any:
-    """Call a function; a lack of memory is reported as damage of the file."""
+    """Call a function; report a lack of memory as damage of the file, by `DamagedFileError`."""
     try:
         return function(path, **options)
     except MemoryError:

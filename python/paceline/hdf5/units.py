@@ -238,7 +238,10 @@ class Units:
         self.notes: list[str] = []
 
     def factor(self, quantity: str, name: str, stated: str | None) -> float:
-        """Return the conversion factor; 1 if the unit is unknown (see `check_missing`)."""
+        """Return the factor from the unit of the dataset `name` to paceline's unit.
+
+        `stated` is the unit in the file. If no unit is known, return 1 (see `check_missing`).
+        """
         unit = self._given.get(quantity, stated or self._defaults.get(quantity))
         if unit is None:
             self._missing.setdefault(quantity, name)

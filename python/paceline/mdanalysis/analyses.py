@@ -353,14 +353,14 @@ def _compute_together(
 
 
 def _copy_values(ts: Timestep) -> dict[str, np.ndarray | None]:
-    """Copy the parts of a frame that an analysis may modify."""
+    """Copy the fields and the cell of a frame, which an analysis may modify."""
     values = {field: np.array(values_of(ts, field)) for field in fields_of(ts)}
     cell = ts.dimensions
     return {**values, "dimensions": None if cell is None else cell.copy()}
 
 
 def _restore(trajectory: ProtoReader, frame: int, values: dict[str, np.ndarray | None]) -> Timestep:
-    """Return to a frame that an analysis may have left or modified."""
+    """Return to a frame that an analysis may have left, and restore its `values`."""
     if trajectory.ts.frame != frame:
         trajectory[frame]
     for name, value in values.items():

@@ -39,7 +39,7 @@ _PORTION = 16 * 2**20
 
 
 class Source(Protocol):
-    """Atoms of the frames of a rank."""
+    """Atoms whose frames a rank writes."""
 
     def key(self) -> str:
         """Digest of the atoms; empty if they are not the same in all frames."""
@@ -276,7 +276,7 @@ class RankFile:
     def _put_frames(
         self, path: Path, storage: Storage, order: "_Order", offsets: dict[str, ChunkOffsets]
     ) -> None:
-        """Write this rank's frames to their rows."""
+        """Write this rank's frames to their rows of datasets without compression."""
         encoders = [(storage.encoder(field), one) for field, one in offsets.items()]
         for rows in _runs(order.rows_of(self._comm.rank), self._n_together(len(encoders))):
             values = self._frames.read(order.frames[rows])

@@ -341,7 +341,7 @@ class Reader(FormatAttributes, ReaderBase):
 
     @property
     def time_axis(self) -> TimeAxis:
-        """Times of frames, including the user's `dt` and `time_offset`."""
+        """Function that computes the times of frames, with the user's `dt` and `time_offset`."""
         return replace(self._time_axis, offset=self._ts_kwargs.get("time_offset", 0.0))
 
     @property

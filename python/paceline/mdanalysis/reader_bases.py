@@ -67,7 +67,7 @@ class FormatAttributes:
 
     @property
     def compression_opts(self) -> int | tuple[str, int] | None:
-        """Level of gzip; for szip, the coding and the pixels per block."""
+        """Level of gzip; for szip, the coding and the pixels per block; otherwise None."""
         return self._compression("compression_opts")[1]
 
     @property
@@ -106,7 +106,7 @@ class FormatAttributes:
         return None, None
 
     def writer_options(self) -> dict[str, Any]:
-        """Options with which `H5MDWriter` writes a file with the same contents and compression."""
+        """Options with which `H5MDWriter` writes this file's fields with the same compression."""
         fields = {field: getattr(self, f"has_{field}") for field in FIELDS}
         opts = self.compression_opts
         return {"compression": self.compression, "compression_opts": opts, **fields}

@@ -380,7 +380,7 @@ def _uninstall() -> None:
 
 
 def _make_reader(cls: type, *args: object, **kwargs: object) -> object:
-    """Create an MDAnalysis reader, or paceline's reader instead."""
+    """Create paceline's reader for a file that it can open, otherwise MDAnalysis's reader `cls`."""
     registration = _active[-1] if _active else None
     if registration is not None:
         reader = None
@@ -407,7 +407,7 @@ def _check_client(address: object) -> None:
 
 
 def _make_writer(cls: type, *args: object, **kwargs: object) -> object:
-    """Create an MDAnalysis writer, or the subclass for which paceline encodes frames."""
+    """Create paceline's subclass of MDAnalysis's writer `cls`; without one, MDAnalysis's writer."""
     if not _active:
         return type.__call__(cls, *args, **kwargs)
     name = args[0] if args else kwargs.get("filename")

@@ -1,4 +1,4 @@
-"""Cache MDAnalysis's results for large topologies, so that the next opening is faster.
+"""Cache data that MDAnalysis parses or guesses for large topologies, to open them faster again.
 
 The cache is a file in NumPy's NPZ format, without compression and pickles. Its member `head` is
 JSON text with three parts: the key of `_TopologyFile`, the parsed data and the guessed data. The
@@ -60,8 +60,9 @@ from paceline.contract.system_interface import attribute_of
 from paceline.trajectory.open import cache_folder
 
 _VERSION = 2
-#: Minimum size of a cached topology, bytes. For 2 MB of GRO (45,000 atoms), opening takes 0.20 s
-#: without the cache, 0.22 s when the cache is written, and 0.012 s from the cache.
+#: Minimum size of a topology file whose data are cached, bytes. For 2 MB of GRO (45,000 atoms),
+#: opening takes 0.20 s without the cache, 0.22 s when the cache is written, and 0.012 s from the
+#: cache.
 _LEAST_SIZE = 2_000_000
 #: MDAnalysis's parsers that read only a single file.
 _PARSERS = {
@@ -93,7 +94,8 @@ def resolve(
 ) -> tuple[Topology, tuple[object, ...], dict[str, object]] | None:
     """Parse the topology of a new Universe, or load it from the cache.
 
-    Returns arguments that replace those of the Universe; None for a topology that is not cached.
+    Returns topology, coordinates and options with which the Universe is created instead; None for a
+    topology that is not cached.
     """
     of_parser = {name: value for name, value in options.items() if name not in _OF_UNIVERSE}
     format, topology_format = mdanalysis_universe._resolve_formats(
@@ -180,8 +182,8 @@ class _TopologyFile:
         self.path = path
         self._state = state
         self._key = key
-        #: Description to save, with its arrays; None if the cache is up to date, or if the topology
-        #: cannot be cached.
+        #: JSON data to save, which refer to `_arrays`; None if the cache is up to date, or if the
+        #: topology cannot be cached.
         self._head: JsonObject | None = None
         self._arrays: list[np.ndarray] = []
         #: Guessed attributes and their warnings, as loaded from the cache.
@@ -318,7 +320,7 @@ class _TopologyFile:
 
 
 def _version_of(state: os.stat_result) -> tuple[int, ...]:
-    """Return values that identify the state of a file."""
+    """Return values that change when a file is changed or replaced."""
     return state.st_size, state.st_mtime_ns, state.st_ino, state.st_dev
 
 
@@ -328,7 +330,7 @@ def _digest_of_tables() -> str:
 
 
 def _read(place: Path, key: JsonObject) -> tuple[JsonObject, list[np.ndarray]]:
-    """Read a cache with this key, and verify the checksum of each array."""
+    """Read a cache, and verify the checksum of each array; raise `NotKept` for another key."""
     if not place.is_file():
         raise NotKept
     with zipfile.ZipFile(place) as file:
@@ -432,7 +434,7 @@ class NotKept(Exception):
 
 
 def encode_topology(topology: Topology, arrays: list[np.ndarray]) -> JsonObject:
-    """Append a topology's arrays to a list, and describe the rest."""
+    """Append a topology's arrays to a list; return all other data as JSON data."""
     attributes = topology.attrs
     kinds = [type(one) for one in attributes]
     first = kinds.index(Atomindices)
@@ -455,7 +457,7 @@ def encode_topology(topology: Topology, arrays: list[np.ndarray]) -> JsonObject:
 
 
 def decode_topology(parsed: JsonObject, arrays: Sequence[np.ndarray]) -> Topology:
-    """Create a topology from its description and its arrays."""
+    """Create a topology from the JSON data and arrays of `encode_topology`."""
     check_keys(parsed, "size", "residues", "segments", "attributes", "added", "warnings")
     n_atoms, n_residues, n_segments = size = parsed["size"]
     topology = Topology(
@@ -478,7 +480,7 @@ def _attribute_class(name: str) -> type[TopologyAttr]:
 
 
 def encode_attribute(attribute: TopologyAttr, arrays: list[np.ndarray]) -> JsonObject:
-    """Describe an attribute, and append its arrays to a list."""
+    """Append an attribute's arrays to a list; return all other data as JSON data."""
     kind, name = type(attribute), attribute.attrname
     values, guessed = attribute.values, attribute.is_guessed
     if _attribute_class(name) is not kind:

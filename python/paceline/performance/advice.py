@@ -39,7 +39,7 @@ SMALL_CHUNK = 256 << 10
 #: The advice mentions other programs if they keep more than this number of CPUs busy.
 BUSY = 0.2
 
-#: Phrases for the components of a frame's cost.
+#: Phrase for each component of a frame's cost, by the name of the component.
 _ACTIVITIES = {part.label: part.activity for part in AT_BLOCKS}
 
 

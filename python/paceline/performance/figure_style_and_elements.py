@@ -38,7 +38,7 @@ FIGURE_STYLE: "dict[RcKeyType, Any]" = {
     # equal bytes.
     "svg.hashsalt": "paceline",
 }
-#: Style of figures of timings, and of pages.
+#: Style of figures of timings, and of figures in HTML pages.
 STYLE: "dict[RcKeyType, Any]" = {
     "font.size": 8,
     "axes.titlesize": 9,
@@ -68,7 +68,7 @@ STYLE: "dict[RcKeyType, Any]" = {
     "svg.fonttype": "none",
     "svg.hashsalt": "paceline",
 }
-#: Metadata that leave out the date of a figure, by format.
+#: Options of matplotlib that omit the date from the metadata of a figure file, by format.
 _WITHOUT_DATE: Mapping[str, dict[str, None]] = {
     "svg": {"Date": None},
     "svgz": {"Date": None},
@@ -76,7 +76,7 @@ _WITHOUT_DATE: Mapping[str, dict[str, None]] = {
 }
 #: Maximum number of hosts whose names fit along an axis.
 NAMED_HOSTS = 8
-#: Maximum number of workers that are all numbered along an axis.
+#: Maximum number of workers for which each worker is numbered along an axis.
 NUMBERED_WORKERS = 40
 
 

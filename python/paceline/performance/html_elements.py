@@ -132,7 +132,10 @@ def html_page(
     *,
     wide: Sequence[str] = (),
 ) -> str:
-    """Create a page of the kind `made`; each fact listed in `wide` has its own line."""
+    """Create a page with sections; `made` names its kind, such as "timings".
+
+    Each fact (name, value) whose name is in `wide` fills a line.
+    """
     header = element(
         "header",
         element("p", f"paceline: {made}", class_="made"),
@@ -143,7 +146,7 @@ def html_page(
 
 
 def facts_list(facts: Iterable[tuple[str, str]], wide: Sequence[str] = ()) -> Html:
-    """Create boxes of facts; each fact listed in `wide` has its own line."""
+    """Create a box for each fact (name, value); each fact whose name is in `wide` fills a line."""
     boxes = (
         element(
             "div",
@@ -197,7 +200,7 @@ def document(
 
 
 def notebook_page(title: str, *parts: Html) -> str:
-    """Create the HTML that a notebook shows for an object."""
+    """Create the HTML that a notebook shows for an object: a title and elements below it."""
     heading = element("p", element("strong", title))
     return element("div", heading, *parts, style="max-width: 60em; overflow-x: auto")
 
