@@ -132,7 +132,7 @@ def html_page(
     *,
     wide: Sequence[str] = (),
 ) -> str:
-    """Create a page with sections; `made` names its kind, such as "timings".
+    """Create a page with sections; `made` names its kind, such as "report of a run".
 
     Each fact (name, value) whose name is in `wide` fills a line.
     """
