@@ -104,13 +104,13 @@ BEGINNING_SPARE: Final[int]
 """Number of bytes that are read beyond the estimated compressed size of a chunk's beginning."""
 
 CACHE_BLOCK: Final[int]
-"""Size of a block of a cache, bytes."""
+"""Size of a block of the disk cache, bytes."""
 
 GAP_BYTES: Final[int]
 """Maximum gap between wanted bytes that is read together with them, bytes."""
 
 KEPT_BYTES: Final[int]
-"""Maximum size of decompressed chunks that a reader keeps, bytes."""
+"""Maximum total size of the decoded chunks that a reader stores for each dataset, bytes."""
 
 __version__: Final[str]
 _Arrays: TypeAlias = tuple[
@@ -201,17 +201,19 @@ class ChunkReader:
     def read_ahead(self, /, slices: SupportsLenAndGetItem[_Slice | None]) -> None:
         """Prefetch the bytes of a block that will be read soon."""
     def take_cache_use(self, /) -> tuple[int, str | None]:
-        """Return the number of bytes that came from the cache since the last call, and, if blocks are
-        no longer stored, the reason.
+        """Return two values since the last call: the number of bytes that came from the cache; and, if
+        the cache no longer stores blocks, the reason.
         """
     def take_requests(self, /) -> tuple[int, int, int, int, int]:
-        """Return the requests to a store since the last call: numbers of requests, repeated requests
-        and bytes; latency and waiting time, ns.
+        """Return counts of the requests to a store since the last call: numbers of requests, repeated
+        requests and bytes; latency and waiting time, ns.
         """
 
 @final
 class ContactMap:
-    """Counts of frames in which two groups have atoms within a cutoff (Å)."""
+    """Kernel that counts, for each pair of groups, the frames in which atoms of both groups are
+    within a cutoff (Å).
+    """
     def __new__(
         cls,
         /,
@@ -229,7 +231,7 @@ class ContactMap:
 
 @final
 class Correlation:
-    """Function of the lag time, computed from series of particles."""
+    """Function of the lag time, computed from time series of particles."""
     def __new__(
         cls,
         /,
@@ -301,7 +303,7 @@ class FileFormat:
         """Extensions of its file names, in lower case, without the dot."""
     @property
     def file_names(self, /) -> list[str]:
-        """Names of its files without an extension."""
+        """Usual names of files of this format that have no extension, such as HISTORY."""
     @property
     def holds_lambda(self, /) -> bool:
         """True if each frame contains λ of a free-energy calculation."""
@@ -405,14 +407,15 @@ class NoJump:
     def check(
         self, /, positions: NDArray[float32], cells: NDArray[float64]
     ) -> list[tuple[int, str]]:
-        """Refuse rows without a cell, or with positions that are not finite. Their positions become
-        NaN.
+        """Set the positions to NaN in rows without a cell, or with positions that are not finite.
+        Return these rows, with reasons.
         """
     def move_to(
         self, /, images: NDArray[int16], positions: NDArray[float32], cells: NDArray[float64]
     ) -> list[tuple[int, str]]:
-        """Move atoms (Å) to their images, given for each frame or for the first frame. Return the rows
-        that could not be changed, with reasons.
+        """Move atoms (Å) to their images. `images` contains the images in every frame, or only in the
+        first valid frame; the images in later frames are then counted. Return the rows that could
+        not be changed, with reasons.
         """
     def scan(
         self, /, positions: NDArray[float32], cells: NDArray[float64], rows: NDArray[int64]
@@ -436,7 +439,7 @@ class NoJumpFollower:
         begin: NDArray[int16] | None = None,
     ) -> list[tuple[int, str]] | None:
         """Move the atoms of block `number` (Å) so that none jumps relative to the block before. Write
-        the images of the block's first valid frame to `begin`. Return the rows that could not be
+        the images at the beginning of the block to `begin`. Return the rows that could not be
         changed, with reasons; None if the follower was closed.
         """
 
@@ -444,7 +447,7 @@ class NoJumpFollower:
 class ObjectBytes:
     """Bytes of one version of an object in a store, for code that reads ranges at any offset."""
     def __new__(cls, /, address: str | PathLike[str], samples: bytes | None = None) -> ObjectBytes:
-        """Open the version that samples identify, or the current version."""
+        """Open the version that `samples` identify; without `samples`, the current version."""
     def measure(
         self, /, n_bytes: SupportsIndex, seconds: SupportsFloat | SupportsIndex
     ) -> tuple[float, float, float]:
@@ -453,10 +456,10 @@ class ObjectBytes:
         together.
         """
     def read(self, /, offset: SupportsIndex, n_bytes: SupportsIndex) -> bytes:
-        """Return bytes, and also request the bytes around them."""
+        """Return `n_bytes` bytes from `offset` on, and also request the bytes around them."""
     @property
     def size(self, /) -> int:
-        """Size, bytes."""
+        """Size of the object, bytes."""
     def will_need(self, /, offset: SupportsIndex, n_bytes: SupportsIndex) -> None:
         """Request a range that will soon be read."""
 
@@ -518,12 +521,12 @@ class Reader:
     def read_ahead(self, /, extents: _Extents) -> None:
         """Prefetch the bytes of a block that will be read soon."""
     def take_cache_use(self, /) -> tuple[int, str | None]:
-        """Return the number of bytes that came from the cache since the last call, and, if blocks are
-        no longer stored, the reason.
+        """Return two values since the last call: the number of bytes that came from the cache; and, if
+        the cache no longer stores blocks, the reason.
         """
     def take_requests(self, /) -> tuple[int, int, int, int, int]:
-        """Return the requests to a store since the last call: numbers of requests, repeated requests
-        and bytes; latency and waiting time, ns.
+        """Return counts of the requests to a store since the last call: numbers of requests, repeated
+        requests and bytes; latency and waiting time, ns.
         """
 
 @final
@@ -537,7 +540,7 @@ class RowKernel:
     def angles(
         columns: NDArray[int64] | None, n_angles: SupportsIndex, periodic: bool
     ) -> RowKernel:
-        """Compute angles (degrees) at the atoms of the second of three groups. Each group has
+        """Compute angles (degrees), each at an atom of the second of three groups. Each group has
         `n_angles` atoms; the groups follow each other in `columns`.
         """
     @staticmethod
@@ -570,8 +573,8 @@ class RowKernel:
     def compute(
         self, /, positions: NDArray[float32], cells: NDArray[float64], out: NDArray[float64]
     ) -> tuple[int, str] | None:
-        """Fill a row for each frame. Return the first frame that cannot be computed, with the
-        reason.
+        """Fill a row of `out` for each frame. Return the first row that cannot be computed, with
+        the reason.
         """
     @staticmethod
     def contacts(
@@ -582,9 +585,9 @@ class RowKernel:
         periodic: bool,
         beta: SupportsFloat | SupportsIndex | None,
     ) -> RowKernel:
-        """Compute the fraction of contacts of each reference. `pairs` of atoms are sorted by
-        reference, with `sizes` pairs each, and `limits` contains one distance (Å) per pair.
-        With `beta` (Å⁻¹), the soft definition is used.
+        """Compute the fraction of contacts of each reference structure that are kept in a frame.
+        `pairs` of atoms are sorted by reference, with `sizes` pairs each, and `limits` contains
+        one distance (Å) per pair. With `beta` (Å⁻¹), the soft definition of a contact is used.
         """
     @staticmethod
     def density_profiles(
@@ -594,7 +597,8 @@ class RowKernel:
         n_bins: SupportsIndex,
     ) -> RowKernel:
         """Compute densities of mass and charge in `n_bins` bins along x, y, z. They are followed
-        by the end of the last bin (Å) and the volume of a bin (Å³), along each axis.
+        by the end of the last bin (Å), which is the same for all axes, and the volume of a bin
+        along each axis (Å³).
 
         `weights` contains the mass and charge of each atom. If there are `compounds` (index of
         the compound and mass of each atom), it contains the mass and charge of each compound.
@@ -627,7 +631,7 @@ class RowKernel:
     def dssp(
         columns: NDArray[int64] | None, donors: NDArray[bool_], has_hydrogens: bool
     ) -> RowKernel:
-        """Find helices (bit 1) and strands (bit 2).
+        """For each residue, return 1 for a helix plus 2 for a strand.
 
         The atoms in `columns` are all N, then all CA, all C and all O, and all H if
         `has_hydrogens`.
@@ -668,8 +672,9 @@ class RowKernel:
         axis: SupportsLenAndGetItem[SupportsFloat | SupportsIndex],
         periodic: bool,
     ) -> RowKernel:
-        """Compute order parameters along an axis. Vectors extend from the first half of the atoms
-        to the second half. `sizes` contains the number of vectors for each mean.
+        """Compute order parameters along an axis, each as a mean over vectors. Vectors extend from
+        the first half of the atoms to the second half. `sizes` contains the number of vectors
+        of each mean.
         """
     @staticmethod
     def pair_distances(
@@ -708,8 +713,9 @@ class RowKernel:
     ) -> RowKernel:
         """Compute solvent-accessible areas (Å²), summed into `n_parts` values.
 
-        `radii` (Å) are those of the atoms, without the probe. `output`, shape (n, 2), contains
-        pairs: the index of an atom, and the index of the value to which its area is added.
+        `radii` (Å) are those of the atoms, without the radius of the probe. `output`, shape (n,
+        2), contains pairs: the index of an atom, and the index of the value to which its area
+        is added.
         """
 
 @final
@@ -825,9 +831,11 @@ class SnapshotFile:
         time: SupportsFloat | SupportsIndex,
         cell: SupportsLenAndGetItem[SupportsLenAndGetItem[SupportsFloat | SupportsIndex]] | None,
     ) -> tuple[Path, list[int], str | None]:
-        """Allocate the next frame."""
+        """Determine where the next frame is written. If no file is open, first create it with its
+        header.
+        """
     def stored_names(self, /, first: SupportsIndex, n_atoms: SupportsIndex) -> bytes | None:
-        """Return the names of some atoms in an existing file, 8 bytes each."""
+        """Return the names of some atoms in an existing file, 8 bytes each; None if it contains none."""
 
 @final
 class SnapshotFormat:
@@ -859,7 +867,7 @@ class SnapshotFormat:
 
 @final
 class Superposed:
-    """Positions of some columns, with or without superposition.
+    """Kernel that selects the positions of some columns, and superposes them if there is a `fit`.
 
     `fit` contains the columns that are superposed, their reference positions (Å), and weights
     or None.
@@ -873,14 +881,15 @@ class Superposed:
     def add_to_covariance(
         self, /, positions: NDArray[float32], mean: NDArray[float64], products: NDArray[float64]
     ) -> int:
-        """Add the frames of a partial result to means (Å) and sums of products of deviations (Å²).
-        Products fill the upper triangle, row by row. Return the number of frames.
+        """Compute means (Å) and sums of products of deviations (Å²) of the positions in some
+        frames, in arrays of zeros. Products fill the upper triangle, row by row. Return the
+        number of frames.
         """
     def add_to_moments(
         self, /, positions: NDArray[float32], mean: NDArray[float64], squares: NDArray[float64]
     ) -> tuple[int, float]:
-        """Add the frames of a partial result to means (Å) and sums of squared deviations (Å²).
-        Return the number of frames, and the sum of their RMSDs (Å).
+        """Compute means (Å) and sums of squared deviations (Å²) of the positions in some frames,
+        in arrays of zeros. Return the number of frames, and the sum of their RMSDs (Å).
         """
 
 @disjoint_base
@@ -927,15 +936,15 @@ class Trajectory:
     def frames_counted(self, /) -> bool:
         """True if the file contains no times, so that times are frame numbers."""
     def head(self, /, first: SupportsIndex, n_frames: SupportsIndex) -> bytes:
-        """Return the header of a file that contains `n_frames` of these frames, beginning with
-        `first`.
+        """Return the header of a file that contains `n_frames` frames of this trajectory, beginning
+        with frame `first`.
         """
     @property
     def index_file(self, /) -> Path | None:
         """Return the path of the saved index; None if it is not saved."""
     @property
     def index_origin(self, /) -> str:
-        """Origin of the index: read, scanned or computed."""
+        """Origin of the index: computed, scanned, extended, loaded or sampled."""
     @property
     def layout(self, /) -> bytes: ...
     def layout_of(self, /, frame: SupportsIndex) -> tuple[bytes, int]:
@@ -954,18 +963,20 @@ class Trajectory:
     def path(self, /) -> str: ...
     @property
     def samples(self, /) -> bytes:
-        """Return samples of the file, with which workers verify the parts that they read."""
+        """Return the fingerprint of the file and hashes of its parts, as bytes. Workers verify the
+        parts that they read with these hashes.
+        """
     @property
     def size(self, /) -> int:
         """Size of the file when it was indexed, bytes."""
     @property
     def time_doubt(self, /) -> str | None:
-        """Reason why times are unknown; None if they are known."""
+        """Reason why times in ps are unknown; None if they are known."""
     def times(self, /) -> tuple[NDArray[float64], NDArray[int64]]:
         """Time (ps) and step of every frame."""
     @property
     def traffic(self, /) -> tuple[int, int]:
-        """Numbers of bytes and of calls that were needed to open the trajectory."""
+        """Number of bytes that were read to open the trajectory, and number of calls that read them."""
     @property
     def traits(self, /) -> list[tuple[str, str]]:
         """Return the traits that two files must share to be parts of one trajectory: name and value."""
@@ -1140,7 +1151,7 @@ class _Dataset(Protocol):
     def fill(self) -> SupportsGetItem[int, SupportsIndex]: ...
 
 class _DecodedAtoms(Protocol):
-    """Atoms of a frame, as decoded by `paceline.snapshot.reader`."""
+    """Atoms of a frame, as decoded by `paceline.snapshot.frame_and_atom_locations`."""
     @property
     def ids(self) -> NDArray[int64] | None: ...
     @property
@@ -1239,7 +1250,9 @@ class _TextFrame(Protocol):
 def accumulate_rows(
     rows: NDArray[float64], mean: NDArray[float64], squares: NDArray[float64]
 ) -> int:
-    """Add the rows of some frames to means and sums of squared deviations. Return the number of rows."""
+    """Compute means and sums of squared deviations of the rows of some frames, in arrays of zeros.
+    Return the number of rows.
+    """
 
 def allow_threads(n: SupportsIndex) -> None:
     """Allow the kernels that this thread calls to use `n` threads per frame, including this thread.
@@ -1280,7 +1293,9 @@ def cells_of_vectors(
     """Convert vectors (Å) and periodicity to rows of `FrameBuffer.cells`."""
 
 def cells_without_noise(cells: NDArray[float64]) -> NDArray[float64]:
-    """Remove noise from upright cells: compute their vectors from their lengths and angles."""
+    """Remove rounding errors from upright cells: compute their vectors from lengths and angles. Other
+    cells do not change.
+    """
 
 def centered(positions: NDArray[float64]) -> NDArray[float64]:
     """Return positions relative to their mean. The mean is summed in order, as NumPy sums along the
@@ -1305,13 +1320,15 @@ def check_snapshot(
 def choose_readers(
     nodes: SupportsGetItem[int, str], n_readers: SupportsIndex | None = None
 ) -> list[int]:
-    """Choose the reading ranks."""
+    """Choose the ranks that read a snapshot. `nodes` contains the host name of each rank."""
 
 def choose_writers(nodes: SupportsGetItem[int, str], n_bytes: SupportsIndex) -> list[int]:
-    """Choose the writing ranks of frames of `n_bytes` bytes."""
+    """Choose the writing ranks for frames of `n_bytes` bytes. `nodes` contains the host name of each
+    rank.
+    """
 
 def copy_atoms(positions: NDArray[float32], atoms: NDArray[int64], out: NDArray[float32]) -> None:
-    """Copy atoms of each frame of a block to another block."""
+    """Copy the given atoms of each frame of a block to the block `out`."""
 
 def count_indices(indices: NDArray[uint32], counts: NDArray[uint64]) -> None:
     """Add 1 to the count at each index."""
@@ -1361,7 +1378,7 @@ def download_object(address: str | PathLike[str], file: str | PathLike[str]) -> 
     """Write an object to a new file. Return the text that identifies its version, if it has one."""
 
 def fingerprint_of(samples: bytes) -> str:
-    """Return the fingerprint of the file with these samples."""
+    """Return the fingerprint that the result of `samples_of` contains."""
 
 def formats() -> list[FileFormat]:
     """Return the formats of the core, in the order in which messages list them."""
@@ -1370,8 +1387,8 @@ def fragments(n_atoms: SupportsIndex, bonds: NDArray[int64]) -> NDArray[int64]:
     """Return, for each atom, the first atom of its fragment."""
 
 def identity_of(samples: bytes) -> str | None:
-    """Return the text by which a store identifies the object with these samples. Return None for a
-    local file, or if the store provides no such text.
+    """Return the text by which a store identifies the version of an object, from the result of
+    `samples_of`. Return None for a local file, or if the store provides no such text.
     """
 
 def instruction_set() -> str:
@@ -1385,17 +1402,19 @@ def lammps_factors(style: str) -> tuple[float, float, float, float]:
     """
 
 def lattices(cells: NDArray[float64]) -> NDArray[float64]:
-    """Return cells without noise that are periodic along all vectors. Non-periodic vectors become
-    longer than any displacement.
+    """Return cells without rounding errors that are periodic along all vectors. Non-periodic vectors
+    become longer than any displacement.
     """
 
 def links(
     n_atoms: SupportsIndex, bonds: NDArray[int64], wanted: NDArray[int64], longest: SupportsIndex
 ) -> tuple[NDArray[int64], NDArray[int64], NDArray[int64]]:
-    """Find the paths of at most `longest` bonds between the wanted atoms."""
+    """Find paths of at most `longest` bonds between the wanted atoms, and return them as links between
+    pairs of atoms.
+    """
 
 def list_objects(address: str | PathLike[str]) -> list[str]:
-    """Return the addresses of all objects in the folder of an address, and in its subfolders."""
+    """Return all addresses of objects that begin with the given address without its last `*`."""
 
 def merge_covariance(
     left_count: SupportsIndex,
@@ -1405,8 +1424,8 @@ def merge_covariance(
     right_mean: NDArray[float64],
     right_products: NDArray[float64],
 ) -> int:
-    """Merge the co-moments of the right-hand partial result into the left-hand one. Return the number
-    of frames of both.
+    """Merge the co-moments of the right-hand partial result into the left-hand one. Return the total
+    number of frames.
     """
 
 def merge_moments(
@@ -1417,13 +1436,14 @@ def merge_moments(
     right_mean: NDArray[float64],
     right_squares: NDArray[float64],
 ) -> int:
-    """Merge the moments of the right-hand partial result into the left-hand one. Return the number of
-    frames of both.
+    """Merge the moments of the right-hand partial result into the left-hand one. Return the total
+    number of frames.
     """
 
 def molecule_steps(centers: NDArray[float64], cells: NDArray[float64]) -> NDArray[int64]:
-    """For each frame, return the sum of cell vectors that unwraps the center of each molecule (Å)
-    since the first frame, in units of 2⁻²⁴ Å. Every frame must have a cell.
+    """For each frame and molecule, return the sum of cell vectors that unwraps the center of the
+    molecule since the first frame, in units of 2⁻²⁴ Å. `centers` are in Å. Every frame must have a
+    cell.
     """
 
 def move_molecules(
@@ -1433,7 +1453,7 @@ def move_molecules(
     sizes: NDArray[int64],
     steps: NDArray[int64],
 ) -> None:
-    """Translate molecules in some rows of a block (Å) by the sums that `molecule_steps` returns.
+    """In some rows of a block (Å), translate molecules by the sums that `molecule_steps` returns.
     `atoms` are sorted by molecule, with `sizes` atoms each.
     """
 
@@ -1499,12 +1519,12 @@ def read_text_head(
     """Read the header of a text frame: all lines before the atoms."""
 
 def requests_sent() -> tuple[int, int, int, int, int]:
-    """Return the requests of this process so far: numbers of requests, repeated requests and bytes;
-    latency and waiting time, ns.
+    """Return counts of the requests that this process has sent to stores: numbers of requests,
+    repeated requests and bytes; latency and waiting time, ns.
     """
 
 def samples_of(path: str | PathLike[str]) -> bytes:
-    """Return samples of a whole file, by which the file can be verified later."""
+    """Return the fingerprint of a file and hashes of its parts, as bytes, to verify the file later."""
 
 def share_requests(
     n_processes: SupportsIndex,
@@ -1512,8 +1532,8 @@ def share_requests(
         int, tuple[SupportsIndex, SupportsFloat | SupportsIndex, SupportsFloat | SupportsIndex]
     ] = ...,
 ) -> None:
-    """Set the number of processes of this machine that share its limit of requests to stores, and the
-    estimates of stores that another process has measured.
+    """Set the number of processes of this machine that share its limit of requests to stores.
+    `estimates` contains the latency and bandwidth of stores that another process has measured.
     """
 
 def spread_ranks(nodes: SupportsGetItem[int, str], n_ranks: SupportsIndex) -> list[int]:
@@ -1522,17 +1542,19 @@ def spread_ranks(nodes: SupportsGetItem[int, str], n_ranks: SupportsIndex) -> li
     """
 
 def store_estimates() -> list[tuple[int, float, float]]:
-    """Return the estimates of stores that this process has measured. Another process passes them to
-    [`share_requests`].
+    """Return the latency and bandwidth of each store that this process has measured. Another process
+    passes them to [`share_requests`].
     """
 
 def upright_cells(cells: NDArray[float64]) -> NDArray[bool_]:
-    """Return a mask of upright cells. Apart from noise, the vectors of such a cell follow from its
-    lengths and angles.
+    """Return a mask of upright cells. Apart from rounding errors, the vectors of such a cell follow
+    from its lengths and angles.
     """
 
 def used_threads() -> int:
-    """Largest number of threads per frame that kernels called by this thread used since the last call."""
+    """Return the largest number of threads per frame that kernels called by this thread have used
+    since the last call of `used_threads`.
+    """
 
 def verify(path: str | PathLike[str], fingerprint: str) -> None:
     """Raise FileChangedError if a file does not begin with the bytes that the fingerprint describes."""
