@@ -89,7 +89,7 @@ def with_hint(error: _Message, hint: str, joint: str = "; ") -> _Message:
 
 
 def with_script_advice(error: _Message, advice: str) -> _Message:
-    """Append to the message of an error advice that only a script can follow.
+    """Append advice that only a script can follow to the message of an error.
 
     The command line omits this advice (see `without_script_advice`).
     """

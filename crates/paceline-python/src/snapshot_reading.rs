@@ -241,8 +241,8 @@ fn store_exception<T>(raised: &Raised, called: PyResult<T>) -> error::Result<T> 
     })
 }
 
-/// Atoms of a frame for a reading rank. A text file is opened when atoms are first requested,
-/// because all ranks wait for the result at that time, and then get the error.
+/// Atoms of a frame for a reading rank. A text file is opened only when atoms are first requested:
+/// at that time, all ranks wait for the result, so that all get the error if it cannot be opened.
 struct LazyAtomSource<'a> {
     frame: &'a Frame,
     moment: &'a Moment,

@@ -269,7 +269,7 @@ pub struct Memory {
     pub received: Vec<u8>,
     /// Index in `received` of each atom of a batch.
     pub order: Vec<u32>,
-    /// Copies of some incoming atoms, in the order in which they are written.
+    /// Atoms to encode next, copied from `received` into the order of the file (see `NEAR`).
     pub near: Vec<u8>,
     /// Encoded bytes of the file.
     pub text: Vec<u8>,

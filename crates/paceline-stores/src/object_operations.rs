@@ -102,7 +102,8 @@ impl StoreSource {
         Object::open(address).map(StoreSource::of)
     }
 
-    /// Open the version of an object that [`Source::identity`] returned, without a request.
+    /// Open a known version of an object without a request. `identity` is the text that
+    /// [`Source::identity`] returned for this version, and `size` its number of bytes.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the store cannot be used.

@@ -447,7 +447,7 @@ def place_out_of_order(table: Table) -> str:
         return ""
     rows = np.flatnonzero(~np.isnan(x.astype(np.float64)))
     steps = np.diff(x[rows])
-    # A few repeated times are no error, so look for a decrease first.
+    # Return the first decrease, if there is one: a repeated time before it may be harmless.
     wrong = np.flatnonzero(steps < 0 if np.any(steps < 0) else steps == 0)
     if not len(wrong):
         return ""
@@ -568,10 +568,10 @@ def _agreement(found: Mapping[str, SeriesVerdict]) -> str:
 
 
 def _answer(found: Mapping[str, SeriesVerdict]) -> str:
-    """State from when on the system is equilibrated, and which means are not sampled.
+    """Return a sentence: the start of equilibrium, and the series without a sampled mean.
 
-    If there is only one series, the answer names it. Frames cannot be compared with times, so
-    series against frames and series against times get separate answers.
+    If there is only one series, the sentence names it. A start in frames cannot be compared with a
+    start in time, so series against frames and series against times get separate sentences.
     """
     start, last = _latest_start(found)
     at_once = not any(one.found.equilibrated_from for one in found.values())

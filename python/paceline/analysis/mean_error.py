@@ -164,7 +164,7 @@ def _in_classes(weights: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray,
 
 @lru_cache(N_LENGTHS)
 def _models(n: int) -> Models:
-    """Compute the models for series of n values."""
+    """Compute the expected periodograms of the grid of models, for a series of n values."""
     edges = _groups(min(N_FREQUENCIES, (n - 1) // 2))
     sizes = np.diff(edges)
     n_times = int(np.log2(n / max(LEAST_TIME, n * LEAST_PART)))

@@ -376,7 +376,7 @@ class PCA(AnalysisBase):
         return components[:, variance > max(ROUNDING * variance.sum(), of_positions)]
 
     def _fill(self) -> None:
-        """Store the requested number of components, and their table, as results."""
+        """Store the first components, as many as were requested, and a table of their variances."""
         n = len(self._variance) if self._n_components is None else self._n_components
         with np.errstate(invalid="ignore"):
             fractions = np.cumsum(self._variance) / np.sum(self._variance)

@@ -495,7 +495,7 @@ def _missing(replicas: ShownReplicas, name: str) -> Iterator[str]:
 
 
 def lines_of_profile(profile: Profile) -> Iterator[tuple[str, str]]:
-    """Yield lines about the rows of a profile, such as residues, in which groups differ."""
+    """Yield lines that name the rows of a profile (such as residues) in which groups differ."""
     label, places = next(iter(profile.keys.items()))
     several_chains = len(np.unique(profile.chains)) > 1
     for title in profile.values:

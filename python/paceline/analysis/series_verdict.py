@@ -161,7 +161,7 @@ def assess_series(
         centre = float(values.mean())
         deviations = values - centre
         scale = float(max(deviations.max(), -deviations.min()))
-    # By rounding, the mean of equal values may differ from the values.
+    # Compare the values: because of rounding, the mean of equal values may differ from them.
     is_constant = values.min() == values.max()
     if is_constant or not np.isfinite(scale):
         odd = "are equal" if is_constant else "have no finite mean"

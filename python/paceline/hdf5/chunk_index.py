@@ -195,7 +195,7 @@ class IndexSlice:
 
 
 def slice_of(element: Element, frames: np.ndarray) -> IndexSlice:
-    """Extract the part of an element's chunk table that some frames need; they may be unordered.
+    """Extract the rows of an element's chunk table for reading `frames`, which may be unordered.
 
     >>> sizes = np.full(4, 24, dtype=np.uint64)
     >>> table = ChunkTable(np.arange(4, dtype=np.uint64) * 24, sizes, np.zeros(4, dtype=np.uint32))

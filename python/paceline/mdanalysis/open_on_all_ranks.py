@@ -287,7 +287,7 @@ class SentFile:
 
     @classmethod
     def of(cls, file: IndexedFile) -> "SentFile":
-        """Describe a file, with a copy of its frame index."""
+        """Return a description of a file, with a copy of its frame index, for other ranks."""
         offsets, sizes = file.extents(np.arange(file.n_frames, dtype=np.uint64))
         names = [one.name for one in fields(cls) if one.name not in ("offsets", "sizes")]
         facts = {name: getattr(file, name) for name in names}

@@ -435,7 +435,7 @@ class H5MDRowWriter(_Frames, H5MD.H5MDWriter):
 
 
 class _H5mdRows:
-    """Datasets of MDAnalysis's H5MD file, for all frames after the first one."""
+    """Datasets of an H5MD file; MDAnalysis creates them when it writes the first frame."""
 
     def __init__(self, writer: Any):
         self._edges = RowDataset(writer._edges) if "edges" in writer._traj["box"] else None

@@ -253,7 +253,8 @@ class WriteSession:
     def close(self) -> None:
         """Wait until all ranks call `close`, then finish the file.
 
-        If other ranks called `write` meanwhile, raise the error of that frame.
+        A frame for which other ranks call `write` instead fails on all ranks. Then the file is
+        finished, and the error of the last such frame is raised.
         """
         errors, missed = self._errors, None
         call: dict[str, object] = {"call": "close"}

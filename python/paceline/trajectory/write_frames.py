@@ -286,7 +286,8 @@ class FrameFile(Target):
     def begin(self, frames: FramesToWrite) -> "_Encode":
         """Create the worker part."""
         left_out = self._leaves_out_cells(frames)
-        # If the format has frames of equal size, all frames or no frames have a cell.
+        # In a format with frames of equal size, every frame has a cell, or none has one. In other
+        # formats, each frame may have one.
         has_cell = (frames.has_cell and not left_out) or not self._format.equal_frames
         cells = "left out" if left_out else "kept" if frames.keep_cell else "held"
         if self._format.mixed_fields:

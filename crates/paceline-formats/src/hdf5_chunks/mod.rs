@@ -477,7 +477,7 @@ pub(crate) struct Transfer {
     pub n: usize,
 }
 
-/// All copies from one part of a row.
+/// All ranges of numbers to copy from one part of a row of a chunk to a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Copies {
     /// Number of values that are copied per point.

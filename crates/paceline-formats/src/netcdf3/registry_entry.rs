@@ -177,7 +177,7 @@ const OR_ELSEWHERE: &str = "; or bytes were lost or inserted elsewhere, and all 
 
 const COPY_AGAIN: &str = "copy it again from where it is whole";
 
-/// Return the note on a file whose records are not at the offsets of the header.
+/// Return the note on a file whose records are not at the offsets that follow from the header.
 fn shifted_records_note(
     layout: &Layout,
     size: u64,
@@ -282,8 +282,8 @@ impl FileLayout for Layout {
     }
 }
 
-// Check whether frames are at the offsets of the header. If bytes were lost or inserted in the
-// middle of a file, all later bytes are shifted, and only this check can detect it.
+// Check whether frames are at the offsets that follow from the header. If bytes were lost or
+// inserted in the middle of a file, all later bytes are shifted, and only this check can detect it.
 //
 // The check uses times, which increase evenly, and cells, which change little. It runs if the size
 // of a file contradicts its header, and makes a few small reads.
@@ -303,11 +303,11 @@ const DT_CHANGE: f64 = 0.01;
 /// in addition to rounding errors.
 const DRIFT: f64 = 0.001;
 
-/// Result of the check whether frames are at the offsets of the header.
+/// Result of the check whether frames are at the offsets that follow from the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Alignment {
-    /// Frames are at the offsets of the header. `cut_too` is true if this also holds for the
-    /// truncated frame.
+    /// Frames are at the offsets that follow from the header. `cut_too` is true if this also holds
+    /// for the truncated frame.
     Kept { cut_too: bool },
     /// The offsets cannot be checked, because neither times nor cells are informative.
     Unknown,

@@ -242,8 +242,8 @@ impl Decoder for XtcDecoder {
         bytes: &[u8],
         out: FrameOut<'_>,
     ) -> Result<(), Fault> {
-        // The size of the output does not depend on the content of the file, so that another size
-        // is an error of the caller.
+        // The length of the output follows from the chosen atoms, not from the content of the file,
+        // so that a wrong length is an error of the caller.
         assert_eq!(out.positions.len(), 3 * self.atoms.len());
         let header = Header::parse(bytes).map_err(|fault| fault.within(size))?;
         self.check(&header, size)?;

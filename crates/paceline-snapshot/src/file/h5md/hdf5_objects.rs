@@ -101,8 +101,8 @@ impl Hdf5 {
         self.made("H5Pcreate", unsafe { (self.functions().H5Pcreate)(class) })
     }
 
-    /// Create the access properties of a file: paceline's driver, and old formats, which all
-    /// versions of HDF5 read.
+    /// Create the access properties of a file. They select paceline's driver, align objects, and
+    /// allow only old formats, which all versions of HDF5 read.
     fn access(&self, alignment: u64) -> Result<Object<'_>> {
         let functions = self.functions();
         let access = self.properties(self.constants().file_access)?;
