@@ -164,7 +164,7 @@ def random_frames(job: Job) -> Done:
 
 def info(job: Job) -> Done:
     """Facts about the trajectory, as `paceline info` finds them."""
-    from paceline.cli.info import facts_of
+    from paceline.cli.facts_for_info import facts_of
 
     return _counted(lambda: (0, np.array([fact.text for fact in facts_of(job.trajectory)][1:5])))
 

@@ -24,7 +24,7 @@ from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD
 from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
-from paceline.cli.gromacs_index_groups import GroupUniverse
+from paceline.cli.universe_with_named_groups import GroupUniverse
 from paceline.errors import PacelineWarning
 from paceline.transform import fit
 

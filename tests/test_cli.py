@@ -30,7 +30,7 @@ from paceline.cli import parser_and_file_arguments as parser_module
 from paceline.cli.command_line import in_options
 from paceline.cli.options import bound
 from paceline.cli.parser_and_file_arguments import SECTIONS, resolve_files
-from paceline.cli.run_analysis_command import frames_between, frames_of
+from paceline.cli.shared_analysis_steps import frames_between, frames_of
 from paceline.errors import (
     AnalysisError,
     SelectionError,

@@ -8,7 +8,7 @@ import pytest
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline.cli.gromacs_index_groups import DEFAULT_GROUPS, GroupUniverse, read_index_file
+from paceline.cli.universe_with_named_groups import DEFAULT_GROUPS, GroupUniverse, read_index_file
 from paceline.errors import DamagedFileError, SelectionError
 from paceline.trajectory.open import open_file
 

@@ -10,7 +10,7 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from paceline.cli import main
-from paceline.cli.info import Stripes, facts_of, parse_stripes
+from paceline.cli.facts_for_info import Stripes, facts_of, parse_stripes
 from paceline.hdf5.repack import repack
 
 PUBLISHED = [datafiles.H5MD_xvf, datafiles.H5MD_energy, datafiles.COORDINATES_H5MD]
@@ -252,5 +252,5 @@ def test_stripes_of_lustre_are_beside_the_alignment(lustre, tmp_path, capsys):
 def test_lustre_that_does_not_answer_is_no_error(lustre, monkeypatch):
     path = write_simple(lustre / "a.h5md", chunks=(2, N_ATOMS, 3))
     (lustre.parent / "bin" / "lfs").write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr("paceline.cli.info.PATIENCE", 0.1)
+    monkeypatch.setattr("paceline.cli.facts_for_info.PATIENCE", 0.1)
     assert "stripes" not in {one.key for one in facts_of(str(path))}

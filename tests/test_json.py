@@ -367,9 +367,9 @@ def test_no_progress(adk, run):
 
 def test_ctrl_c_is_an_error(adk):
     code = (
-        "import sys; from paceline.cli import command_line, info\n"
+        "import sys; from paceline.cli import command_line, facts_for_info\n"
         "def stop(*_): raise KeyboardInterrupt\n"
-        "info.facts_of = stop\n"
+        "facts_for_info.facts_of = stop\n"
         f"sys.exit(command_line.main(['info', {adk.trajectory!r}, '--json']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -18,12 +18,12 @@ from helpers.waiting import PATIENCE, until
 import paceline
 from paceline.analysis.battery import Battery
 from paceline.analysis.interactive_charts import charts_of
+from paceline.analysis.results_page import PageState
 from paceline.analysis.rms import RMSD
-from paceline.cli import main, results_server, run_analysis_command
+from paceline.cli import main, results_server, shared_analysis_steps
 from paceline.cli.options import listening
 from paceline.cli.results_server import ResultsServer
 from paceline.errors import UnsupportedError
-from paceline.performance.analysis_results_page import PageState
 
 BATTERY = {"rmsd": {"select": "name CA"}, "rmsf": {"select": "name CA"}, "msd": {}}
 
@@ -333,14 +333,14 @@ def test_a_battery_is_served_while_it_runs(noise, tmp_path, capsys, monkeypatch)
             pages.append(asked(self, "/rmsd.csv")[2].decode())
             return super().__exit__(*error)
 
-    write = run_analysis_command._write_page
+    write = shared_analysis_steps._write_page
     monkeypatch.setattr(results_server, "ResultsServer", Asked)
 
     def and_ask(args, battery, update, conditions):
         write(args, battery, update, conditions)
         pages.append((tmp_path / "results" / "index.html").read_text(encoding="utf-8"))
 
-    monkeypatch.setattr(run_analysis_command, "_write_page", and_ask)
+    monkeypatch.setattr(shared_analysis_steps, "_write_page", and_ask)
     main(
         [
             *("run", str(tmp_path / "battery.toml"), "-s", noise[0], "-f", noise[1]),

@@ -47,7 +47,7 @@ from paceline.analysis.battery import Battery
 from paceline.analysis.convert import Write
 from paceline.analysis.correlation import VelocityAutocorrelation
 from paceline.analysis.rms import RMSD, RMSF
-from paceline.cli import run_analysis_command
+from paceline.cli import shared_analysis_steps
 from paceline.errors import (
     DamagedFileError,
     FileChangedError,
@@ -1017,7 +1017,7 @@ def test_another_frame_of_a_stream_is_no_reference_of_contacts(sent, adk, run):
 
 
 def test_ctrl_c_while_the_first_results_are_written(sent, adk, tmp_path, run, monkeypatch):
-    write, calls = run_analysis_command._write_results, []
+    write, calls = shared_analysis_steps._write_results, []
 
     def interrupted(*args, **options):
         calls.append(write(*args, **options))
@@ -1025,7 +1025,7 @@ def test_ctrl_c_while_the_first_results_are_written(sent, adk, tmp_path, run, mo
             raise KeyboardInterrupt
         return calls[-1]
 
-    monkeypatch.setattr(run_analysis_command, "_write_results", interrupted)
+    monkeypatch.setattr(shared_analysis_steps, "_write_results", interrupted)
     with ImdServer.of(sent, gated=True) as server:
         server.allow(3)
         command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o"]
@@ -1037,7 +1037,7 @@ def test_ctrl_c_before_the_first_results_are_written(sent, adk, tmp_path, run):
     with ImdServer.of(sent, gated=True) as server:
         server.allow(3)
         command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o"]
-        with interrupted_at(run_analysis_command.follow, "while not update.is_last:"):
+        with interrupted_at(shared_analysis_steps.follow, "while not update.is_last:"):
             status, _, _ = run(*command, tmp_path / "rmsd.csv")
     assert status == 0
     assert (tmp_path / "rmsd.csv").exists()

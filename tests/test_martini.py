@@ -18,7 +18,7 @@ from paceline.analysis.distances import CenterDistance
 from paceline.analysis.functions import TimeSeries
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.rms import RMSD
-from paceline.cli.gromacs_index_groups import DEFAULT_GROUPS
+from paceline.cli.universe_with_named_groups import DEFAULT_GROUPS
 from paceline.errors import PacelineWarning, UnsupportedError
 from paceline.transform.find_ligands import ligand_names
 

@@ -21,10 +21,15 @@ from helpers.waiting import until
 
 import paceline
 from paceline.analysis import survey as surveys
-from paceline.analysis import survey_one_trajectory, survey_page, survey_records, survey_replay
+from paceline.analysis import (
+    survey_one_trajectory,
+    survey_page,
+    survey_replay,
+    survey_result_encoding,
+)
 from paceline.analysis.battery import Battery
 from paceline.analysis.read_survey_catalogue import read_catalogue
-from paceline.analysis.survey_records import around_middle, decode
+from paceline.analysis.survey_result_encoding import around_middle, decode
 from paceline.cli import main
 from paceline.errors import (
     CheckpointError,
@@ -668,7 +673,7 @@ def test_replay_finds_a_changed_number(copied, tmp_path):
     table["mean"][0] = np.nextafter(was, np.inf)
     table["group"][1] = "other"
     schema = parquet.read_schema(path)
-    parquet.write_table(survey_records.need_arrow().table(table, schema=schema), path)
+    parquet.write_table(survey_result_encoding.need_arrow().table(table, schema=schema), path)
     check = survey_replay.replay_survey(found.folder)
     assert "was changed after the survey wrote it" in check.reasons[0]
     of_group, of_mean = check.differences
@@ -723,7 +728,7 @@ def test_replay_finds_a_changed_claim(copied, tmp_path, column, change, place):
     table = parquet.read_table(path).to_pydict()
     table[column][0] = change(table[column][0])
     schema = parquet.read_schema(path)
-    parquet.write_table(survey_records.need_arrow().table(table, schema=schema), path)
+    parquet.write_table(survey_result_encoding.need_arrow().table(table, schema=schema), path)
     about = json.loads((found.folder / "survey.json").read_text())
     about["tables"]["systems"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     (found.folder / "survey.json").write_text(json.dumps(about))
@@ -1111,7 +1116,7 @@ def edited(folder, name, change):
 
 def with_value(column, row, change):
     """Return a function that changes one value of a table."""
-    arrow = survey_records.need_arrow()
+    arrow = survey_result_encoding.need_arrow()
 
     def changed(table):
         values = table[column].to_pylist()
@@ -1124,7 +1129,7 @@ def with_value(column, row, change):
 
 
 def with_first_row_again(table):
-    return survey_records.need_arrow().concat_tables([table, table.slice(0, 1)])
+    return survey_result_encoding.need_arrow().concat_tables([table, table.slice(0, 1)])
 
 
 @pytest.fixture(scope="module")
@@ -1190,7 +1195,9 @@ def test_replay_finds_a_system_that_was_removed_from_all_tables(tables, tmp_path
 
     def without_last(table):
         ids = zip(table["id"].to_pylist(), table["replica"].to_pylist(), strict=True)
-        return table.filter(survey_records.need_arrow().array([one != ("lid", "3") for one in ids]))
+        return table.filter(
+            survey_result_encoding.need_arrow().array([one != ("lid", "3") for one in ids])
+        )
 
     for name in TABLES:
         edited(folder, name, without_last)
@@ -1234,8 +1241,8 @@ def test_a_name_that_is_refused_is_a_failure_of_its_trajectory(copied, tmp_path)
     ],
 )
 def test_arrays_are_those_of_pyarrow(values, kind):
-    arrow = survey_records.need_arrow()
-    found = survey_records.arrow_array(values, kind)
+    arrow = survey_result_encoding.need_arrow()
+    found = survey_result_encoding.arrow_array(values, kind)
     found.validate(full=True)
     assert found.equals(arrow.array(values, kind, from_pandas=False))
 

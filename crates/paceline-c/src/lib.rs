@@ -8,7 +8,7 @@
 mod comm;
 mod conversions;
 mod snapshot_reader;
-mod writer;
+mod snapshot_writer;
 
 use std::ffi::c_char;
 
@@ -18,7 +18,7 @@ pub use snapshot_reader::{
     CReaderOptions, CSnapshot, ReaderHandle, paceline_read, paceline_reader_atoms,
     paceline_reader_close, paceline_reader_frames, paceline_reader_open,
 };
-pub use writer::{
+pub use snapshot_writer::{
     CAtoms, CWriterOptions, WriterHandle, paceline_write, paceline_writer_close,
     paceline_writer_frames, paceline_writer_open,
 };

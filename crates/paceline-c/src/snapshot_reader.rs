@@ -10,7 +10,7 @@ use paceline_snapshot::{Failure, Result};
 
 use crate::comm::{CComm, Comm};
 use crate::conversions::{argument, array, guard, object, path};
-use crate::writer::communicator;
+use crate::snapshot_writer::communicator;
 use crate::{buffer_of, node, number_of};
 
 /// `paceline_reader_options` in `include/paceline.h`.

@@ -43,6 +43,7 @@ use paceline_base::error::{Error, Result};
 
 mod cell;
 pub mod cells_in_standard_form;
+pub mod check_finite_and_largest;
 pub mod correlation;
 pub mod covariance;
 pub mod density_profiles_and_grids;
@@ -52,7 +53,6 @@ pub mod dipole;
 pub mod distances;
 pub mod dssp;
 pub mod fit_group;
-pub mod frame_validity;
 pub mod gyration;
 pub mod hbonds;
 mod histogram;

@@ -21,7 +21,7 @@ use paceline_formats::block_reader::{BlockOut, BlockReader, BlockReport, Extents
 use paceline_formats::error::{self, Error};
 use paceline_formats::format_list::STANDARD;
 use paceline_formats::hdf5_chunks::{self, Dataset, Filter, Units};
-use paceline_kernels::frame_validity;
+use paceline_kernels::check_finite_and_largest;
 
 /// Per-worker reader of a trajectory file.
 #[pyclass(frozen, module = "paceline._core")]
@@ -87,7 +87,7 @@ impl BlockArrays<'_> {
         }
         let numbers = match validity {
             Some(rows) => Numbers::Visited(Box::new(move |row, numbers, held| {
-                rows[row] = frame_validity::check(numbers, held);
+                rows[row] = check_finite_and_largest::check(numbers, held);
             })),
             None => Numbers::Kept {
                 positions: slice_of(&mut self.positions),

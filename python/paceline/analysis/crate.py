@@ -23,8 +23,8 @@ from paceline._util.python_object_digest import file_digest
 from paceline.analysis.compare_recomputed_results import ENDINGS, ResultFile
 from paceline.analysis.read_survey_catalogue import SEPARATOR
 from paceline.analysis.saved_table_format import COMMAND, FOLDER, INPUT, METADATA, names_in
-from paceline.analysis.survey_records import PROGRAMS as OF_SURVEY
-from paceline.analysis.survey_records import WITH_INCLUDED
+from paceline.analysis.survey_result_encoding import PROGRAMS as OF_SURVEY
+from paceline.analysis.survey_result_encoding import WITH_INCLUDED
 from paceline.analysis.survey_tables import Survey
 from paceline.errors import UnsupportedError
 from paceline.hdf5 import mdcath

@@ -18,7 +18,7 @@ from itertools import chain
 
 from paceline._util.files import is_address
 from paceline._util.json_types import JsonArray, JsonObject
-from paceline.analysis.survey_records import need_arrow, read_parquet
+from paceline.analysis.survey_result_encoding import need_arrow, read_parquet
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5 import mdcath
 from paceline.performance.number_format import joined

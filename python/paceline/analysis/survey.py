@@ -48,7 +48,7 @@ from paceline.analysis.survey_one_trajectory import (
     with_digest,
 )
 from paceline.analysis.survey_page import PAGE, save_pages
-from paceline.analysis.survey_records import SystemResults, encode, need_arrow
+from paceline.analysis.survey_result_encoding import SystemResults, encode, need_arrow
 from paceline.analysis.survey_tables import (
     FORMAT,
     LONG,

@@ -7,7 +7,7 @@ from itertools import groupby
 from paceline._util.journal import Journal
 from paceline.analysis.read_survey_catalogue import SurveyCatalogue, SurveyEntry
 from paceline.analysis.survey_one_trajectory import SurveySettings, state_of
-from paceline.analysis.survey_records import SystemResults, decode
+from paceline.analysis.survey_result_encoding import SystemResults, decode
 from paceline.analysis.survey_tables import FoundRows, StoredTables, rows_of
 from paceline.errors import CheckpointError
 

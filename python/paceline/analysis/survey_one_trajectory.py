@@ -26,7 +26,7 @@ from paceline.analysis.battery_definitions import toml_of
 from paceline.analysis.convergence_of_table_series import MOST_SERIES, SeriesVerdict, table_verdicts
 from paceline.analysis.read_survey_catalogue import SEPARATOR, SurveyEntry, topology_beside
 from paceline.analysis.series_verdict import usable_rows
-from paceline.analysis.survey_records import (
+from paceline.analysis.survey_result_encoding import (
     PROGRAMS,
     QUANTITY,
     WITH_INCLUDED,

@@ -35,7 +35,7 @@ from paceline.analysis.survey_one_trajectory import (
     program_versions,
     with_digest,
 )
-from paceline.analysis.survey_records import PROGRAMS, arrow_array, need_arrow, read_parquet
+from paceline.analysis.survey_result_encoding import PROGRAMS, arrow_array, need_arrow, read_parquet
 from paceline.analysis.survey_tables import (
     COUNTED,
     MANIFEST,

@@ -26,7 +26,7 @@ from paceline.analysis.read_survey_catalogue import (
     SurveyEntry,
     type_of_numbers,
 )
-from paceline.analysis.survey_records import (
+from paceline.analysis.survey_result_encoding import (
     PROGRAMS,
     QUANTITY,
     SystemResults,

@@ -101,7 +101,7 @@ class Command(NamedTuple):
         """Open the Universe, and make the analysis that the arguments describe."""
         from paceline.analysis.described_analyses import class_of
         from paceline.cli import special_analyses
-        from paceline.cli.run_analysis_command import open_universe, select_nonempty
+        from paceline.cli.shared_analysis_steps import open_universe, select_nonempty
 
         universe = open_universe(args)
         options = {one["keyword"]: vars(args)[one["keyword"]] for one in self.entry["options"]}
@@ -156,7 +156,7 @@ def add_option(parser: CommandParser, keyword: str, flag: str, **given: Any) -> 
 
 def run_analysis_command(args: argparse.Namespace) -> None:
     """Make the analysis with `args.analysis_of`, run it, and write its results."""
-    from paceline.cli.run_analysis_command import run_and_report
+    from paceline.cli.shared_analysis_steps import run_and_report
 
     run_and_report(args, args.analysis_of(args))
 
@@ -171,7 +171,7 @@ def add_rmsd(commands: Commands) -> CommandParser:
 def rmsd_of(args: argparse.Namespace) -> Any:
     """Open the Universe, and make the `RMSD` analysis that the arguments describe."""
     from paceline.analysis.rms import RMSD
-    from paceline.cli.run_analysis_command import open_universe, reference_and_frame
+    from paceline.cli.shared_analysis_steps import open_universe, reference_and_frame
 
     universe = open_universe(args)
     reference, frame = reference_and_frame(universe, args.ref)
@@ -256,7 +256,7 @@ def add_pair_arguments(section: Any) -> None:
 
 def rdf_analysis_of(args: argparse.Namespace) -> object:
     """Open the Universe, and make the RDF analysis that the arguments describe."""
-    from paceline.cli.run_analysis_command import open_universe
+    from paceline.cli.shared_analysis_steps import open_universe
 
     analysis = rdf_of(open_universe(args), args)
     texts = [args.select, *([] if args.select_2 is None else [args.select_2])]
@@ -267,7 +267,7 @@ def rdf_analysis_of(args: argparse.Namespace) -> object:
 def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
     """Make an `InterRDF`, or with --sites an `InterRDF_s`, for an opened Universe."""
     from paceline.analysis.rdf import InterRDF, InterRDF_s
-    from paceline.cli.run_analysis_command import select_nonempty
+    from paceline.cli.shared_analysis_steps import select_nonempty
     from paceline.performance.number_format import many
 
     first = select_nonempty(universe, args.select)
@@ -336,7 +336,7 @@ def run_align(args: argparse.Namespace) -> None:
     """Run the command `align`."""
     from paceline.analysis.align import AlignTraj
     from paceline.cli.print_results import say_results
-    from paceline.cli.run_analysis_command import (
+    from paceline.cli.shared_analysis_steps import (
         check_outputs,
         check_report,
         print_analysis,

@@ -260,7 +260,7 @@ def _run(
 
     `names` are the names of analyses that every battery contains.
     """
-    from paceline.cli.run_analysis_command import check_battery_options, run_battery_of, system_of
+    from paceline.cli.shared_analysis_steps import check_battery_options, run_battery_of, system_of
 
     groups = groups or _groups_of(args)
     grows = args.follow or any(map(is_stream, args.trajectory))

@@ -139,7 +139,7 @@ def one_run(args: argparse.Namespace, begun: float) -> None:
     `begun` is the time at which this command began in this process, seconds since 1970.
     """
     # Imported here, because the parent process, which starts these runs, needs no MDAnalysis.
-    from paceline.cli.run_analysis_command import run_analysis
+    from paceline.cli.shared_analysis_steps import run_analysis
 
     asked = json.loads(args.one_run)
     args.output = args.plot = args.checkpoint = args.report = None

@@ -49,7 +49,7 @@ from paceline.performance.number_format import amount, many
 
 if TYPE_CHECKING:
     from paceline.analysis.validate import Finding, Verdict
-    from paceline.cli.info import Fact
+    from paceline.cli.facts_for_info import Fact
     from paceline.cli.json_output_schema import (
         FileFinding,
         RepackedAccess,
@@ -164,7 +164,7 @@ def add_info(commands: Commands) -> CommandParser:
 
 def run_info(args: argparse.Namespace) -> None:
     """Run the command `info`."""
-    from paceline.cli.info import Fact, facts_of, facts_of_system
+    from paceline.cli.facts_for_info import Fact, facts_of, facts_of_system
     from paceline.hdf5.open_hdf5_trajectory import Hdf5Options
 
     asked = Hdf5Options(**hdf5_options(args))
@@ -368,7 +368,7 @@ def _atoms_of(topology: str | None) -> object:
     """Return the atoms of a topology; None if there is no topology."""
     if topology is None:
         return None
-    from paceline.cli.gromacs_index_groups import GroupUniverse
+    from paceline.cli.universe_with_named_groups import GroupUniverse
 
     return GroupUniverse(topology).atoms
 
@@ -605,7 +605,7 @@ def run_convert(args: argparse.Namespace) -> None:
     from paceline.analysis.convert import Write, format_with
     from paceline.analysis.structure_writer import format_of
     from paceline.cli.print_results import files_of, json_of_timings
-    from paceline.cli.run_analysis_command import (
+    from paceline.cli.shared_analysis_steps import (
         check_report,
         run_analysis,
         save_report,
@@ -653,7 +653,7 @@ def run_convert(args: argparse.Namespace) -> None:
 def _universe(args: argparse.Namespace) -> Any:
     """Open the system; without a topology, make a Universe with as many atoms as the trajectory."""
     import paceline
-    from paceline.cli.run_analysis_command import chain_options, system_of, use_index_file
+    from paceline.cli.shared_analysis_steps import chain_options, system_of, use_index_file
     from paceline.trajectory.open import files_named
 
     if args.topology is not None:
@@ -665,7 +665,7 @@ def _universe(args: argparse.Namespace) -> Any:
             raise ValueError(f"--{option} needs a topology: add it with -s")
     if args.index is None:
         return paceline.open(args.trajectory, **chain_options(args))
-    from paceline.cli.gromacs_index_groups import GroupUniverse
+    from paceline.cli.universe_with_named_groups import GroupUniverse
     from paceline.mdanalysis.reader import Reader
 
     files = [file for name in args.trajectory for file in files_named(name)]
@@ -709,7 +709,7 @@ def run_repack(args: argparse.Namespace) -> None:
     """Run the command `repack`."""
     from paceline._util.machine_and_software import available_cpus
     from paceline.backends.mpi import rank_calls
-    from paceline.cli.info import stripes_of
+    from paceline.cli.facts_for_info import stripes_of
     from paceline.hdf5.repack import repack
 
     check_local(args.trajectory[0])

@@ -132,7 +132,7 @@ def run_frames(args: argparse.Namespace) -> None:
     """Run the command `frames`."""
     from paceline.analysis.convert import Write, format_with
     from paceline.analysis.frames_by_table import choose_frames
-    from paceline.cli.run_analysis_command import (
+    from paceline.cli.shared_analysis_steps import (
         check_report,
         run_analysis,
         save_report,

@@ -218,7 +218,7 @@ def add_advise(commands: Commands) -> CommandParser:
 def run_advise(args: argparse.Namespace) -> None:
     """Run the command `advise`."""
     from paceline.advice import Outline, advise, open_samples
-    from paceline.cli.run_analysis_command import frames_of, system_of, transforms_of
+    from paceline.cli.shared_analysis_steps import frames_of, system_of, transforms_of
 
     if args.select is None:
         args.select = DefaultSelection(ADVISE_SELECT[args.analysis])
@@ -289,7 +289,7 @@ def _prices(args: argparse.Namespace) -> Prices | None:
 def _analysis(universe: object, args: argparse.Namespace) -> object:
     """Make the analysis for which advice is requested."""
     from paceline.analysis.rms import RMSD, RMSF
-    from paceline.cli.run_analysis_command import select_nonempty
+    from paceline.cli.shared_analysis_steps import select_nonempty
 
     if args.analysis == "rdf":
         return rdf_of(universe, args)

@@ -604,7 +604,7 @@ class _Repeated:
 
     def run(self, saved: "ResultFile") -> None:
         """Run the command in the folder in which the names of its files are valid."""
-        from paceline.cli.run_analysis_command import further_inputs
+        from paceline.cli.shared_analysis_steps import further_inputs
 
         args = self._parsed(self._words)
         named = [*_names_in(args), *_inputs_of(saved)]

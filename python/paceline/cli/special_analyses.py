@@ -10,7 +10,7 @@ from paceline.errors import SelectionError, UnsupportedError
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
     from paceline.analysis.diffusionmap import DiffusionMap
-    from paceline.cli.gromacs_index_groups import GroupUniverse
+    from paceline.cli.universe_with_named_groups import GroupUniverse
     from paceline.contract.system_interface import Atoms, UpdatingAtoms
 
 #: Function that makes an analysis from Universe, arguments, atoms of each selection, and options.
@@ -32,7 +32,7 @@ def _contacts(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.contacts import Contacts
-    from paceline.cli.run_analysis_command import reference_at, select_nonempty
+    from paceline.cli.shared_analysis_steps import reference_at, select_nonempty
 
     idle = args.idle if args.follow else None
     reference = reference_at(universe, options.pop("ref"), idle)
@@ -44,7 +44,7 @@ def _hydrogen_bonds(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
-    from paceline.cli.run_analysis_command import select_nonempty
+    from paceline.cli.shared_analysis_steps import select_nonempty
 
     lags, between = correlation_lags(args), options["between"]
     del options["tau_max"]
@@ -109,7 +109,7 @@ def _distance_map(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.distances import DistanceMap
-    from paceline.cli.run_analysis_command import select_nonempty
+    from paceline.cli.shared_analysis_steps import select_nonempty
 
     other = options.pop("other")
     second = None if other is None else select_nonempty(universe, other)
@@ -128,7 +128,7 @@ def _average(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.align import AverageStructure
-    from paceline.cli.run_analysis_command import reference_and_frame
+    from paceline.cli.shared_analysis_steps import reference_and_frame
 
     reference, frame = reference_and_frame(universe, args.ref)
     return AverageStructure(
@@ -154,7 +154,7 @@ def _density_profile(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.density_profile import DensityProfile
-    from paceline.cli.run_analysis_command import select_nonempty
+    from paceline.cli.shared_analysis_steps import select_nonempty
 
     named = {str(args.select): groups[0]}
     for text in options.pop("groups"):
@@ -199,7 +199,7 @@ def _order(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.order import SCH, OrderParameter
-    from paceline.cli.run_analysis_command import select_nonempty
+    from paceline.cli.shared_analysis_steps import select_nonempty
 
     other, hydrogens = options.pop("other"), options.pop("hydrogens")
     if other is None:
@@ -214,7 +214,7 @@ def _sasa(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.sasa import SASA
-    from paceline.cli.run_analysis_command import select_nonempty
+    from paceline.cli.shared_analysis_steps import select_nonempty
     from paceline.contract.analysis_declaration import ON_STRUCTURE
 
     whole = options["compound"] == "group"

@@ -266,7 +266,7 @@ class _FramesInTime:
 
     def __call__(self, trajectory: Frames) -> np.ndarray:
         """Return the numbers of the chosen frames of a trajectory."""
-        from paceline.cli.run_analysis_command import frames_of
+        from paceline.cli.shared_analysis_steps import frames_of
 
         return frames_of(trajectory, argparse.Namespace(**vars(self)))
 

@@ -75,7 +75,7 @@ def run_energy(args: argparse.Namespace) -> None:
     """Run the command `energy`."""
     from paceline.analysis.energies import read_energies
     from paceline.cli.print_results import files_of, json_of_results, say, say_results
-    from paceline.cli.run_analysis_command import (
+    from paceline.cli.shared_analysis_steps import (
         check_outputs,
         note_command,
         save_figure,
@@ -255,7 +255,7 @@ def run_surface(args: argparse.Namespace) -> None:
     """Run the command `surface`."""
     from paceline.analysis.free_energy import free_energy_surface, series_of_tables
     from paceline.cli.print_results import files_of, json_of_results, say_results
-    from paceline.cli.run_analysis_command import check_outputs, note_command, save_results
+    from paceline.cli.shared_analysis_steps import check_outputs, note_command, save_results
 
     if len(args.tables) > 2 or len(args.bins) > 2:
         raise UnsupportedError("expected one or two tables, and one or two numbers of bins")

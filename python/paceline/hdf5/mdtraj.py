@@ -12,8 +12,8 @@ from paceline.hdf5.chunk_index import COUNTED, Cells, ChunkIndex, Element
 from paceline.hdf5.dataset_description import describe_dataset
 from paceline.hdf5.elements import unit_of, zero_invalid_cells
 from paceline.hdf5.file import Array, File, damaged
+from paceline.hdf5.read_topology import SystemTopology
 from paceline.hdf5.sandbox import extend_time_limit
-from paceline.hdf5.topology import SystemTopology
 from paceline.hdf5.units import Units
 
 #: Units that MDTraj's convention requires, used for datasets that state none.

@@ -14,8 +14,8 @@ from paceline.hdf5.chunk_index import COUNTED, Cells, ChunkIndex, Element
 from paceline.hdf5.dataset_description import describe_dataset
 from paceline.hdf5.elements import unit_of
 from paceline.hdf5.file import Array, File
+from paceline.hdf5.read_topology import SystemTopology, read_gromacs_topology, read_h5md_topology
 from paceline.hdf5.sandbox import run_in_sandbox
-from paceline.hdf5.topology import SystemTopology, read_gromacs_topology, read_h5md_topology
 from paceline.hdf5.units import Units, units_given
 
 #: Maximum number of datasets that an error message names.

@@ -24,7 +24,7 @@ from paceline.snapshot.atoms_of_rank import BATCH
 from paceline.trajectory.open import open_file
 
 if TYPE_CHECKING:
-    from paceline.hdf5.topology import AtomColumn, AtomRow
+    from paceline.hdf5.read_topology import AtomColumn, AtomRow
 
 #: The numbering of atoms may use at most the buffer size divided by this number.
 _PART = 8
@@ -247,7 +247,7 @@ class FrameInfo:
         if not self.rows:
             return found
         # Imported here, because only files with `rows` need the HDF5 library.
-        from paceline.hdf5.topology import read_atom_rows
+        from paceline.hdf5.read_topology import read_atom_rows
 
         beside: dict[str, Any] = {**read_atom_rows(self.path, self.rows, first, last)}
         found = found._replace(**beside)
@@ -271,7 +271,7 @@ class SnapshotFile:
 
     def _as_stored(self, file: Hdf5File, buffer: int) -> Hdf5File:
         """Return the file with atoms in stored order; find properties and ids of atoms."""
-        from paceline.hdf5.topology import AtomColumn, find_atom_columns
+        from paceline.hdf5.read_topology import AtomColumn, find_atom_columns
 
         found = file.chunk_index
         if file.format == "H5MD":

@@ -14,9 +14,9 @@
 //! atoms.
 
 mod encode;
+mod format_implementation;
 mod header;
 mod layout_and_cell;
-mod registry_entry;
 
 use self::header::{bytes_at, check_marker};
 use self::layout_and_cell::CELL_LEN;
@@ -27,8 +27,8 @@ use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 
 pub use self::encode::DcdEncoder;
+pub use self::format_implementation::Dcd;
 pub use self::layout_and_cell::Layout;
-pub use self::registry_entry::Dcd;
 
 #[cfg(test)]
 mod tests;

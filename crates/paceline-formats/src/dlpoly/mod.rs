@@ -9,9 +9,9 @@
 
 mod atoms;
 pub mod encode;
+mod format_implementation;
 mod frame_head;
 mod header;
-mod registry_entry;
 
 use self::atoms::Walk;
 use self::encode::FORCE;
@@ -23,10 +23,10 @@ use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 
 pub use self::atoms::{Record, Records};
+pub use self::format_implementation::{Config, History};
 pub use self::frame_head::{FrameHead, FrameLines, Header, TIMESTEP};
 pub use self::header::{Head, counts, detect};
 pub use self::header::{Kind, Layout};
-pub use self::registry_entry::{Config, History};
 pub use crate::text_lines::MAX_LINE;
 pub(crate) use crate::text_lines::is_blank;
 

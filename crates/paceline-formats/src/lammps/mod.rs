@@ -7,9 +7,9 @@
 //! are converted if their unit style is known ([`Units`]; for example `units real` in LAMMPS's
 //! input).
 
+mod format_implementation;
 mod frame_head;
 mod layout_and_columns;
-mod registry_entry;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -20,9 +20,9 @@ use crate::error::Fault;
 use crate::text_lines::{Lines, quoted};
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell, triclinic_vectors};
 
+pub use self::format_implementation::LammpsDump;
 pub use self::frame_head::FrameHead;
 pub use self::layout_and_columns::{Ids, Layout};
-pub use self::registry_entry::LammpsDump;
 
 /// Maximum length of a line, bytes. Lines may have many columns.
 pub const MAX_LINE: usize = 16 << 10;
@@ -100,7 +100,7 @@ impl LammpsDecoder {
             return bad(expected, &format!("{}", head.n_atoms));
         }
         let Some(cell) = head.cell else {
-            return bad(registry_entry::known_cells(), "another cell");
+            return bad(format_implementation::known_cells(), "another cell");
         };
         let Some(columns) = head.columns else {
             return bad(layout_and_columns::names_of_positions(), "none");

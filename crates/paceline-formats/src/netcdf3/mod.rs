@@ -20,9 +20,9 @@
 mod amber;
 mod copy_header;
 mod encode;
+mod format_implementation;
 pub mod header;
 mod layout;
-mod registry_entry;
 pub mod units;
 
 use std::ops::Range;
@@ -37,8 +37,8 @@ use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
 
 pub use self::encode::NetcdfEncoder;
+pub use self::format_implementation::Netcdf3;
 pub use self::layout::{Arrangement, Layout};
-pub use self::registry_entry::Netcdf3;
 
 /// kJ per kcal; in f32, because MDAnalysis converts forces in f32.
 const KILOJOULES: f32 = 4.184;

@@ -17,7 +17,7 @@
 //! A real is an f32 or an f64, as determined by the sizes of the blocks. Blocks other than box, x,
 //! v and f are skipped.
 
-mod registry_entry;
+mod format_implementation;
 
 use crate::atom_set::Atoms;
 use crate::error::Fault;
@@ -26,7 +26,7 @@ use crate::source::GAP;
 use crate::xdr::{NM_PER_ANGSTROM, Xdr};
 use crate::{Decoder, Encoder, Fields, FrameIn, FrameOut, Run, Series, UnitCell, xdr};
 
-pub use self::registry_entry::{Trr, TrrLayout};
+pub use self::format_implementation::{Trr, TrrLayout};
 
 /// Factors that convert nm, nm/ps and kJ/(mol·nm) to MDAnalysis's units, by the same float32
 /// multiplications as in MDAnalysis.

@@ -19,8 +19,8 @@
 mod decode;
 mod decode_fast;
 mod encode;
+mod format_implementation;
 mod mixed_radix;
-mod registry_entry;
 mod simd_vectors;
 
 use self::decode::{Packed, RUN_MAX, SMALL_MIN, Wanted};
@@ -32,7 +32,7 @@ use crate::xdr;
 use crate::xdr::{Xdr, padding};
 
 pub use self::encode::{PRECISION, XtcEncoder};
-pub use self::registry_entry::{Xtc, XtcLayout};
+pub use self::format_implementation::{Xtc, XtcLayout};
 
 pub(crate) const MAGIC_1995: i32 = 1995;
 pub(crate) const MAGIC_2023: i32 = 2023;

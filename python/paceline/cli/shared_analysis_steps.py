@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from paceline.analysis.replicas import Replicas
     from paceline.analysis.results import Results
     from paceline.analysis.stop_conditions import StopConditions
-    from paceline.cli.gromacs_index_groups import GroupUniverse
+    from paceline.cli.universe_with_named_groups import GroupUniverse
     from paceline.contract.analysis import Analysis
     from paceline.contract.system_interface import Frames
     from paceline.contract.transform_interface import Transform
@@ -140,7 +140,7 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
 
     `options` are keywords of the Universe.
     """
-    from paceline.cli.gromacs_index_groups import (
+    from paceline.cli.universe_with_named_groups import (
         GroupUniverse,  # imported here, because conversions of trajectories do not need it
     )
 
@@ -215,7 +215,7 @@ def _finds(universe: "GroupUniverse", text: str) -> bool:
 def use_index_file(args: argparse.Namespace, universe: "GroupUniverse") -> None:
     """Use the groups of the index file, if the command line has one."""
     if args.index is not None:
-        from paceline.cli.gromacs_index_groups import read_index_file
+        from paceline.cli.universe_with_named_groups import read_index_file
 
         universe.use_index_file(read_index_file(args.index, len(universe.atoms)))
 
@@ -664,7 +664,7 @@ def _write_page(
     conditions: "StopConditions | None",
 ) -> None:
     """Write the results of a battery at an update; the page also shows the state of the run."""
-    from paceline.performance.analysis_results_page import PageState
+    from paceline.analysis.results_page import PageState
 
     during = battery.during()
     later = [name for name in battery.every if name not in during.every]

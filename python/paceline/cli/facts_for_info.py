@@ -131,7 +131,7 @@ def _check_not_of_mdanalysis(path: str) -> None:
 def facts_of_system(path: str, index: str | None = None) -> Iterator[Fact]:
     """Yield facts about a topology and its groups: default groups, or those of an index file."""
     # Import here, because facts about trajectories do not need MDAnalysis.
-    from paceline.cli.gromacs_index_groups import GroupUniverse, read_index_file
+    from paceline.cli.universe_with_named_groups import GroupUniverse, read_index_file
 
     universe = GroupUniverse(path)
     if index is not None:
