@@ -1,4 +1,4 @@
-//! Amber NetCDF as a format of the registry.
+//! Implementation of the format interface for Amber NetCDF.
 
 use std::any::Any;
 use std::ops::{Range, RangeInclusive};

@@ -1,4 +1,4 @@
-//! TRR as a format of the registry.
+//! Implementation of the format interface for TRR.
 
 use std::any::Any;
 use std::path::Path;

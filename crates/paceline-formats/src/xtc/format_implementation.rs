@@ -1,4 +1,4 @@
-//! XTC as a format of the registry.
+//! Implementation of the format interface for XTC.
 
 use std::any::Any;
 
