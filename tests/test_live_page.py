@@ -18,12 +18,12 @@ from helpers.waiting import PATIENCE, until
 import paceline
 from paceline.analysis.battery import Battery
 from paceline.analysis.interactive_charts import charts_of
-from paceline.analysis.results_page import PageState
 from paceline.analysis.rms import RMSD
 from paceline.cli import main, results_server, shared_analysis_steps
 from paceline.cli.options import listening
 from paceline.cli.results_server import ResultsServer
 from paceline.errors import UnsupportedError
+from paceline.performance.analysis_results_page import PageState
 
 BATTERY = {"rmsd": {"select": "name CA"}, "rmsf": {"select": "name CA"}, "msd": {}}
 

@@ -25,7 +25,6 @@ from paceline.analysis.described_analyses import make_analysis, select_described
 from paceline.analysis.energies import Energies, read_energies
 from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.results import Results, further_results
-from paceline.analysis.results_page import PageState
 from paceline.analysis.saved_table_format import METADATA
 from paceline.contract.analysis import is_updated
 from paceline.contract.analysis_declaration import Description
@@ -33,6 +32,7 @@ from paceline.contract.figure_options import FigureOptions
 from paceline.contract.plan import choose_frames
 from paceline.contract.system_interface import NoFramesYet, System, attribute_of, offline
 from paceline.errors import PacelineError, UnsupportedError, kept_warnings, warn
+from paceline.performance.analysis_results_page import PageState
 from paceline.performance.figure_style_and_elements import check_style
 from paceline.performance.number_format import many
 from paceline.runner import FramesChosen, RunOptions, run, run_stream
@@ -541,7 +541,7 @@ class Battery:
         overwrite : bool
             Replace existing files, and delete files of an earlier battery that this battery does
             not write.
-        state : paceline.analysis.results_page.PageState, optional
+        state : paceline.performance.analysis_results_page.PageState, optional
             State of a simulation that is still running. The page shows it, and reloads itself.
         title : str, optional
             Title of the page; by default the name of the trajectory file.

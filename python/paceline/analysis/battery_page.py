@@ -18,13 +18,6 @@ from paceline.analysis.describe_system_and_frames import describe_span, describe
 from paceline.analysis.energies import Energies
 from paceline.analysis.interactive_charts import charts_of
 from paceline.analysis.results import Results, kind_of
-from paceline.analysis.results_page import (
-    Overview,
-    PageState,
-    ResultDrawing,
-    ResultSection,
-    results_page,
-)
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import ENOUGH, SeriesMean
 from paceline.contract.figure_options import FigureOptions
@@ -32,6 +25,13 @@ from paceline.contract.read_catalogue import catalogue
 from paceline.contract.run_info_and_descriptions import describe_frames
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.contract.system_interface import System
+from paceline.performance.analysis_results_page import (
+    Overview,
+    PageState,
+    ResultDrawing,
+    ResultSection,
+    results_page,
+)
 from paceline.performance.figure_style_and_elements import STYLE, styled
 from paceline.performance.number_format import joined, many
 

@@ -33,12 +33,6 @@ from paceline.analysis.replica_figures import (
     differences,
     profile_of,
 )
-from paceline.analysis.results_page import (
-    Overview,
-    ResultDrawing,
-    ResultSection,
-    results_page,
-)
 from paceline.analysis.series_verdict import DRIFTING
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import (
@@ -51,6 +45,12 @@ from paceline.analysis.uncertainty import (
     digits,
 )
 from paceline.contract.figure_options import FigureOptions
+from paceline.performance.analysis_results_page import (
+    Overview,
+    ResultDrawing,
+    ResultSection,
+    results_page,
+)
 from paceline.performance.figure_style_and_elements import STYLE, styled
 from paceline.performance.number_format import joined, many
 from paceline.timing import Timings

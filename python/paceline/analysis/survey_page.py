@@ -12,15 +12,15 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import new_file
 from paceline.analysis.battery_page import warnings_sentence
-from paceline.analysis.results_page import (
+from paceline.analysis.survey_result_encoding import around_middle
+from paceline.analysis.survey_tables import MANIFEST, Survey
+from paceline.errors import warn
+from paceline.performance.analysis_results_page import (
     Overview,
     ResultDrawing,
     ResultSection,
     results_page,
 )
-from paceline.analysis.survey_result_encoding import around_middle
-from paceline.analysis.survey_tables import MANIFEST, Survey
-from paceline.errors import warn
 from paceline.performance.figure_style_and_elements import STYLE, has_matplotlib, styled
 from paceline.performance.html_elements import element
 from paceline.performance.number_format import joined, many, shortened

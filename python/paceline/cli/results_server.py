@@ -17,8 +17,8 @@ from typing import BinaryIO, Self
 from urllib.parse import quote, unquote, urlsplit
 
 from paceline._util.os_calls import NO_LINK
-from paceline.analysis.results_page import PageState, live_page
 from paceline.errors import UnsupportedError
+from paceline.performance.analysis_results_page import PageState, live_page
 from paceline.performance.html_elements import Html, element
 
 INDEX = "index.html"

@@ -664,7 +664,7 @@ def _write_page(
     conditions: "StopConditions | None",
 ) -> None:
     """Write the results of a battery at an update; the page also shows the state of the run."""
-    from paceline.analysis.results_page import PageState
+    from paceline.performance.analysis_results_page import PageState
 
     during = battery.during()
     later = [name for name in battery.every if name not in during.every]
