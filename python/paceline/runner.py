@@ -48,10 +48,10 @@ from paceline.transform.check_broken_molecules import make_checks
 if TYPE_CHECKING:
     from paceline.incremental_run import Continuation, State
 
-#: With at most this number of workers, each block starts from the transformation's state after the
-#: previous block, so that blocks are transformed one after another. Transforming a block takes
-#: about half as long as decoding it. With more workers, it is faster to decode every frame twice
-#: (simulated: docs/developers/design.md).
+#: Maximum number of workers for which a transformation that depends on earlier frames (nojump)
+#: processes one block after another, each from the state after the previous block. Transforming a
+#: block takes about half as long as decoding it. With more workers, it is faster to decode every
+#: frame twice: first for the states, then for the analysis (simulated: docs/developers/design.md).
 MOST_IN_RELAY = 32
 
 
@@ -71,7 +71,7 @@ class FurtherOptions(TeeOptions, total=False):
 
 
 class WorkerOptions(FurtherOptions, total=False):
-    """Options of `run` except for the bounds of frames."""
+    """Options of `run` except for `start`, `stop` and `step`."""
 
     backend: object
     n_workers: int | None
@@ -120,7 +120,7 @@ def run(
     ----------
     analyses : analysis or sequence of analyses
         Analyses of one Universe share its frames: the union of their atoms is decoded once. With
-        several Universes, workers continue with the next one without a pause. MDAnalysis's own
+        several Universes, workers go on to the next trajectory without a pause. MDAnalysis's own
         analyses, and subclasses of its `AnalysisBase`, need separate passes: one on the workers for
         those that can be split, and one in this process for those that need frames in order. Each
         analysis gets frames that no other analysis has changed.
@@ -132,7 +132,7 @@ def run(
         Number of workers; by default the CPUs that this process may use. For "mpi", the number
         of compute threads per rank.
     start, stop, step : int, optional
-        Frames, as in a slice.
+        Bounds and step of the selected frames, as in a slice.
     frames : sequence of int or of bool, or callable, optional
         Selected frames, in any order, instead of a slice; or a function that returns them for a
         Universe's trajectory, for example for replicas of different lengths.
@@ -350,9 +350,9 @@ def follow(
 ) -> "Generator[State]":
     """Begin to run analyses over a trajectory that grows, or over a stream.
 
-    Returns a generator of states of the class `state`. `paceline.live` describes the arguments,
-    except for `enough`: this function returns the reason why no further frames are needed, or None.
-    Unlike `stop_when`, it does not end the simulation.
+    Returns a generator of states of the class `state`. `paceline.live` describes the arguments
+    except for `enough`: a function that returns the reason why no further frames are needed, or
+    None. Unlike `stop_when`, it ends only the analysis, and the simulation may go on.
     """
     from paceline.incremental_run import AwaitedFrames, GrowingRun  # runs over files do not need it
 
@@ -404,7 +404,7 @@ def run_stream(work: Work, **options: Unpack[RunOptions]) -> None:
 
 
 def _reads_stream(given: Sequence[Analysis], theirs: Sequence[object]) -> bool:
-    """Return True if the run reads a stream."""
+    """Return True if the trajectory of any analysis is a stream."""
     trajectories = [one.atomgroup.universe.trajectory for one in given]
     trajectories += [attribute_of(one, "_trajectory") for one in theirs]
     names = [attribute_of(one, "filename") for one in trajectories]
@@ -429,7 +429,7 @@ def _path_of(
 
 
 def _check_files(analyses: Sequence[Analysis], checkpoint: str | os.PathLike | None) -> None:
-    """Raise `UnsupportedError` if two outputs are one file, or one is a file that the run reads."""
+    """Raise `UnsupportedError` if two outputs are the same file, or one is a file the run reads."""
     outputs = [path for one in analyses for path in one.outputs]
     check_distinct(checkpoint, *outputs)
     if checkpoint is None and not outputs:
@@ -529,7 +529,7 @@ def _plan_universe(analyses: Sequence[Analysis], transforms: Sequence[Transform]
 
 
 def trajectory_of(groups: Sequence[Atoms], transforms: Sequence[Transform]) -> Trajectory:
-    """Open the trajectory of groups of one Universe, or of files without a topology."""
+    """Return the trajectory of groups of one Universe, or of files that lack a topology."""
     universe = groups[0].universe
     if not isinstance(universe, FileTrajectory):
         # Imported here, because worker processes import this module, but must not load MDAnalysis.
@@ -575,7 +575,7 @@ def _compute(
     """Compute and collect all blocks that are not finished yet."""
     shared = [one for one in runs if one.shareable]
     alone = [one for one in runs if not one.shareable]
-    # `_results` is called even if no block is left, because other ranks wait for the run.
+    # `_results` is called even if no block is left, because the other MPI ranks wait for the run.
     results = [_results(workers, shared, checkpoint)]
     if alone:
         results.append(_results(Serial(workers.threads_in_frame), alone, None))
@@ -589,7 +589,7 @@ def _results(
     runs: Sequence[FramePass | PartsRun],
     checkpoint: "Checkpoint | Continuation | None",
 ) -> Iterator[int]:
-    """Compute the blocks of some trajectories; yield the number of frames of each new result."""
+    """Compute and collect the blocks of `runs`; yield the number of frames of each result used."""
     n_workers, n_tasks = backend.n_workers, sum(len(one.collected.missing()) for one in runs)
     jobs = [one.job for one in runs]
     tasks = with_frame_threads(
@@ -599,8 +599,8 @@ def _results(
         n_workers,
         backend.threads_in_frame,
     )
-    # The results are closed immediately, also after an error. Otherwise, the traceback would keep
-    # a reference to them, and the workers would go on.
+    # The generator of results is closed at the end, also after an error. Otherwise, the traceback
+    # of the error would keep a reference to it, and the workers would go on.
     with closing(backend.run(jobs, tasks)) as results:
         received = time.monotonic_ns()
         for result in results:
@@ -626,7 +626,8 @@ def _open_checkpoint(
 ) -> "Iterator[Checkpoint | Continuation | None]":
     """Open the checkpoint with this file name, and finish it after a successful run.
 
-    A checkpoint that is already entered is used, but not finished. Yield None if none is given.
+    A checkpoint that the caller has already entered is used, but not finished. Yield the
+    checkpoint, or None if `checkpoint` is None.
     """
     if not isinstance(checkpoint, str | os.PathLike):
         if checkpoint is not None:
@@ -639,7 +640,7 @@ def _open_checkpoint(
 
 
 def _timings(workers: Backend, runs: Sequence[FramePass], begun: int) -> Timings:
-    """Create the timings, with facts that are known before blocks are assigned."""
+    """Create the run's timings, with the facts that are known before blocks are assigned."""
     return Timings(
         workers.name if any(one.shareable for one in runs) else "serial",
         begun,
@@ -690,7 +691,10 @@ def analyses_of(given: object) -> list[Analysis]:
 def _group_by_pass(
     analyses: Sequence[Analysis], transforms: Sequence[Transform] | TransformsOfEach
 ) -> list[tuple[list[Analysis], Sequence[Transform]]]:
-    """Group analyses that share a pass: those of one Universe with equal transformations."""
+    """Group analyses that share a pass: those of one Universe with the same transformations.
+
+    Return the analyses and the transformations of each group.
+    """
     groups: dict[tuple[int, ...], tuple[list[Analysis], Sequence[Transform]]] = {}
     for analysis in analyses:
         own = transforms_of(transforms, analysis)

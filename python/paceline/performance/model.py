@@ -1,4 +1,4 @@
-"""Model of a run: predicts its time for any number of workers by arithmetic alone.
+"""Model that predicts the time of a run for any number of workers, by arithmetic alone.
 
 The manual explains the formula term by term under "The model".
 """
@@ -14,8 +14,8 @@ from paceline.errors import UnsupportedError
 if TYPE_CHECKING:
     from paceline.performance.record import BlockTiming
 
-#: Number of simultaneous requests of one node to an object store, and minimum size of a request,
-#: bytes, as in the crate `paceline-stores`.
+#: Number of requests that one node sends to an object store at the same time, and minimum size of
+#: a request, bytes. The values are those of the crate `paceline-stores`.
 IN_FLIGHT, REQUEST_BYTES = 24, 1 << 20
 
 Layout = Literal["shared", "split"]
@@ -24,7 +24,7 @@ LAYOUTS: tuple[str, ...] = get_args(Layout)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSystem:
-    """File system of the trajectory.
+    """Speed of the file system or object store that contains the trajectory.
 
     Attributes
     ----------
@@ -74,8 +74,8 @@ class FileSystem:
         n_bytes : float
             Bytes of the frame.
         request_frames : int, optional
-            Number of frames per request of a program that does not read ahead: its next request
-            begins after the previous one. By default, paceline's simultaneous requests are assumed.
+            Number of frames per request of a program that does not read ahead, and sends the next
+            request after the previous one. By default, paceline's simultaneous requests are assumed.
 
         Returns
         -------
@@ -282,7 +282,7 @@ class Unevenness:
     slow_factor : float
         Factor by which the work of stragglers takes longer.
     late : float
-        Time by which stragglers start later, s, or any other delay that occurs once in a run.
+        Time by which each straggler starts later, s, or another delay that it has once in a run.
 
     Raises
     ------
@@ -306,7 +306,7 @@ class Unevenness:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Expected time of a run, seconds: the parts add up to `t_total`.
+    """Expected times of a run, s. All times in the table below add up to `t_total`.
 
     Attributes
     ----------
@@ -480,7 +480,8 @@ def last_that_pays(
     Parameters
     ----------
     predictions : sequence of Prediction
-        Predictions in order of their workers; efficiencies are relative to the first prediction.
+        Predictions in ascending order of their numbers of workers; efficiencies are relative to the
+        first one.
     efficiency : float
         Minimum of speed-up divided by number of workers.
 
@@ -506,7 +507,8 @@ def last_that_pays(
 def most_that_pay(times: Mapping[int, float], efficiency: float) -> int:
     """Return the last number of workers before the efficiency falls below `efficiency`.
 
-    Efficiencies are relative to the first entry of `times` (times in s by number of workers).
+    `times` contains the time of a run, s, by number of workers. Efficiencies are relative to its
+    first entry.
     """
     n_first, t_first = next(iter(times.items()))
     best = n_first
@@ -518,7 +520,7 @@ def most_that_pay(times: Mapping[int, float], efficiency: float) -> int:
 
 
 def usual_block(cost: FrameCost, n_frames: int, n_workers: int) -> int:
-    """Choose the frames per block, approximately as `paceline.contract.plan.make_plan` does."""
+    """Choose the number of frames in a block, similarly to `paceline.contract.plan.make_plan`."""
     # Imported here, because this import loads NumPy, which the command line does not need.
     from paceline.contract.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
 
@@ -542,10 +544,10 @@ def _check_numbers(least: int, **numbers: float | None) -> None:
 
 
 def queued(alone: float, service: float, n_workers: float) -> float:
-    """Return the time of a frame if workers queue for a shared resource during part of it.
+    """Return the time of a frame, s, if workers queue for a shared resource once in each frame.
 
-    The model is a closed queue. Each worker spends `alone - service` on its own, waits for the
-    resource, and uses it for `service`. The formula is Schweitzer's approximation of mean value
+    The model is a closed queue. Each worker works for `alone - service` without the resource, waits
+    for it, and uses it for `service`. The formula is Schweitzer's approximation of mean value
     analysis (Schweitzer 1979, Bard 1979), which has a closed form for one queue. It is exact for
     one worker. For many workers it approaches `n_workers * service`: the resource is always busy,
     and more workers gain nothing.
@@ -563,7 +565,9 @@ def queued(alone: float, service: float, n_workers: float) -> float:
 
 
 def static_time(share: float, n_workers: int, uneven: Unevenness) -> float:
-    """Return the expected time until equal shares are finished, s; one share takes `share` s.
+    """Return the expected time until all workers have finished equal shares, s.
+
+    A worker that is not a straggler needs `share` s for its share.
 
     Examples
     --------

@@ -4,7 +4,8 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-#: Minimum magnitude of a number, and its number of decimals; smaller numbers get five decimals.
+#: Pairs of the minimum magnitude of a number and its number of decimals; numbers below all these
+#: magnitudes get five decimals.
 _DECIMALS = ((1000, 0), (100, 1), (10, 2), (0.01, 3))
 #: Maximum number of characters of a host name in figures.
 _HOST_WIDTH = 18

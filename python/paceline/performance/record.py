@@ -90,7 +90,8 @@ AROUND = Component(
 MEASURED = (OPEN, READ, DECODE, TRANSFORM, COMPUTE)
 #: Components that add up to the time of blocks whose results were used.
 AT_BLOCKS = (*MEASURED, OVERHEAD)
-#: Components that add up to the time of all blocks, also of those that were computed twice.
+#: Components that add up to a worker's time in blocks, including attempts whose results were not
+#: used.
 WORKING = (*AT_BLOCKS, ABANDONED)
 #: Components that add up to a worker's wall time.
 WALL_TIME = (*WORKING, WAIT)
@@ -98,8 +99,8 @@ WALL_TIME = (*WORKING, WAIT)
 #: Attributes of a block that measure its components, in the order in which they happen.
 PARTS = tuple(part.attribute for part in MEASURED)
 
-#: Provisional value of `comm` for a block whose result will be sent with a later result of the same
-#: worker.
+#: Provisional value of `BlockTiming.comm` for a block whose result will be sent together with a
+#: later result of the same worker.
 SENT_WITH_LATER = -1
 
 
@@ -169,9 +170,9 @@ def moved(block: BlockTiming, shift: int) -> BlockTiming:
 class HostClocks:
     """Offsets between the clocks of hosts, estimated from the arrival times of results.
 
-    A block cannot end after its result has arrived. Therefore the fastest result gives the offset
-    of a host's clock, with an error of one latency: some milliseconds within a network. Times of
-    this host are not changed.
+    A block cannot end after its result has arrived. Therefore the result that arrives fastest gives
+    the offset of its host's clock. The error is one latency: some milliseconds within a network.
+    Times of workers on this host are not changed.
     """
 
     def __init__(self) -> None:
@@ -179,7 +180,7 @@ class HostClocks:
         self._offsets: dict[str, int] = {}
 
     def to_this_host(self, timings: list[BlockTiming]) -> list[BlockTiming]:
-        """Convert the times of a result that has just arrived to this host's clock."""
+        """Convert the times of blocks, whose result has just arrived, to this host's clock."""
         host = host_of(timings[0].worker) if timings else self._own
         if host == self._own:
             return timings
@@ -323,7 +324,7 @@ class RunTimings:
         return max((block.end for block in self.blocks), default=self.dealt)
 
     def workers(self) -> list[WorkerTiming]:
-        """Sums for each worker, sorted by name."""
+        """Return the times of each worker, summed over its blocks, sorted by worker name."""
         return _sum_workers(self)
 
 
@@ -381,7 +382,7 @@ _NOTHING = dict.fromkeys(("n_blocks", "comm", *_SUMMED), 0)
 
 
 def _sum_workers(run: RunTimings) -> list[WorkerTiming]:
-    """Sum the blocks of each worker; attempts of unknown workers are left out."""
+    """Sum the times of each worker's blocks and attempts; leave out attempts of unknown workers."""
     attempts_of: dict[str, list[BlockTiming]] = {}
     for attempt in run.abandoned:
         if attempt.timing.worker:
@@ -395,7 +396,10 @@ def _sum_workers(run: RunTimings) -> list[WorkerTiming]:
 
 
 def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
-    """Sum blocks by worker; `first` is the start of its first block, `last` the end of its last."""
+    """Sum the attributes in `_SUMMED` over the blocks of each worker; return the sums by worker.
+
+    The items `first` and `last` are the start of the worker's first block, and the end of its last.
+    """
     columns = Columns(blocks)
     n = len(columns.workers)
     sums = {name: columns.sums(name, columns.worker, n) for name in _SUMMED}
@@ -453,9 +457,10 @@ def _sum_worker(
 
 
 def _length(attempts: Iterable[BlockTiming], last: int) -> int:
-    """Return the time that a worker spent on attempts before `last`, ns.
+    """Return the time that a worker spent on attempts before the time `last`, ns.
 
-    Attempts may overlap, because a worker may get another block during an attempt.
+    Attempts may overlap, because a worker may be assigned another block during an attempt. Time in
+    which they overlap counts once.
     """
     length, done = 0, -math.inf
     for attempt in sorted(attempts, key=lambda attempt: attempt.start):

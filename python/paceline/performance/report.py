@@ -1,4 +1,4 @@
-"""Report of a run as a file: one HTML page, or its figures alone."""
+"""Report of a run: an HTML page, an image of its figures alone, or HTML for a notebook."""
 
 import os
 from collections.abc import Iterator
@@ -42,9 +42,10 @@ from paceline.performance.time_breakdown_and_stragglers import OF_RUN, PUBLISHED
 PAGE = ".html"
 #: File name extensions of figures.
 FIGURES = (".png", ".svg")
-#: Maximum number of workers in the table; if there are more, only the slowest are listed.
+#: Maximum number of workers in a table of stragglers or of all workers. If there are more, only
+#: those that lost most time, or those with the longest time per frame, are listed.
 LINES = 100
-#: Formats of the run's quantities that are not times or ratios.
+#: Functions that format the run's quantities, except for times and ratios.
 _FORMS = {
     **dict.fromkeys(("bytes_read", "bytes_cached", "bytes_used"), amount),
     **dict.fromkeys(("calls", "requests", "requests_repeated"), "{:,}".format),
@@ -69,7 +70,7 @@ def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool
 def check_report_ending(path: str | os.PathLike, others: str = "") -> None:
     """Raise `UnsupportedError` for an extension that is not a report format.
 
-    `others` is text for the message: further formats that the caller accepts. Also raise
+    `others` names further formats that the caller accepts, for the message. Also raise
     `UnsupportedError` if matplotlib is not installed.
     """
     if _ending(path) not in (PAGE, *FIGURES):
@@ -85,7 +86,7 @@ def _ending(path: str | os.PathLike) -> str:
 
 
 def page_of(timings: RunTimings) -> str:
-    """Create the page of a report."""
+    """Return the HTML page of a run's report."""
     report = report_of(timings)
     return html_page(
         "report of a run",
@@ -99,9 +100,10 @@ def page_of(timings: RunTimings) -> str:
 
 
 def notebook_timings(timings: RunTimings) -> str:
-    """Create the HTML that a notebook shows: a bar per worker, and a table of all components.
+    """Create the HTML that a notebook shows: a bar per worker, and a table of time components.
 
-    The table contains the mean and the maximum of each component over the workers.
+    The table contains the mean and the maximum over the workers, for components with a time above
+    0. The bars need matplotlib, and are left out without it.
     """
     report = report_of(timings)
     parts = []
@@ -148,7 +150,7 @@ def _facts(timings: RunTimings, report: Report) -> Iterator[tuple[str, str]]:
 
 
 def requests_text(report: Report) -> str:
-    """Describe the requests of a run to object stores."""
+    """Describe a run's requests to object stores: their number, repeats, latency and waiting."""
     repeated = f", {report.requests_repeated:,} of them repeated" * bool(report.requests_repeated)
     return (
         f"{report.requests:,} to object stores{repeated}, {seconds(report.latency)} to a response; "
@@ -161,7 +163,7 @@ def _sections(timings: RunTimings, report: Report) -> Iterator[Html]:
     if not drawings:
         yield section("Nothing to report", element("p", "No block took any time."))
         return
-    # Sorted by host, then by process, as in the figures.
+    # Number the workers in order of host, then of process, as in the figures.
     names = sorted((worker.worker for worker in report.workers), key=natural)
     numbers = {name: number for number, name in enumerate(names, 1)}
     yield section("What to know", _recommendations(report))

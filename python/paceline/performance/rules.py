@@ -1,6 +1,6 @@
 """Rules that derive recommendations, in plain words, from the numbers of a run.
 
-They follow heuristics 1 to 3.3 of Khoshlessan et al. 2020 (section 8). Further rules concern
+Most rules follow heuristics 1 to 3.3 of Khoshlessan et al. 2020 (section 8). The others concern
 paceline's own method: it opens a file once, finds frames by an index, and assigns blocks to idle
 workers. A rule makes no recommendation if the numbers of a run do not support it.
 """
@@ -13,24 +13,27 @@ from paceline.performance.number_format import joined, percent, rate, seconds, t
 from paceline.performance.record import WALL_TIME
 from paceline.performance.time_breakdown_and_stragglers import Report
 
-#: Minimum total time of blocks for meaningful results, s.
+#: Minimum time from the first assignment of blocks to the end of the last block, s; in a shorter
+#: run, times are not meaningful.
 ENOUGH = 0.5
-#: A component is said to limit the run if it takes at least this fraction of the work time.
+#: A component is said to limit the run if it takes at least this fraction of the workers' time
+#: since their first blocks.
 BOUND = 0.5
-#: A component is mentioned if it takes at least this fraction of the work time.
+#: Minimum fraction of the time that a component or a wait must take to be mentioned.
 NOTABLE = 0.1
 #: Ratio above which one number counts as much larger than another (R ≫ 1 in the heuristics).
 MUCH = 10.0
-#: A file of only the required atoms is recommended if at least this number of bytes is read for
-#: each byte that is used.
+#: If at least this number of bytes is read for each byte that is used, a file that contains only
+#: the required atoms is recommended.
 WASTEFUL = 2.0
 #: Fewer workers may be recommended if a host has at least this number of workers.
 CROWDED = 4
-#: Start-up is mentioned if it takes at least this time, s, and at least as long as the work.
+#: The wait for the first blocks is mentioned if its mean over workers is at least this time, s, and
+#: at least as long as the mean work of a worker.
 LONG_START = 0.5
-#: Minimum number of blocks per worker; with fewer, waiting for the last blocks is noticeable.
+#: Minimum number of blocks per worker; with fewer, the wait for the last block may be mentioned.
 BLOCKS = 4
-#: Number of frames in the smallest block of a plan.
+#: Smallest number of frames per block that is recommended.
 SMALLEST = 16
 
 _BUSY_CORE = "See whether something else uses its core, or whether it is throttled."
@@ -58,7 +61,8 @@ class Recommendation:
     text : str
         Short paragraph.
     numbers : dict of str to float
-        Supporting numbers: report attributes, seconds, or fractions from 0 to 1.
+        Numbers on which the text is based: report attributes, numbers of workers or blocks, times
+        in s, or fractions from 0 to 1.
     heuristic : str
         Number of the heuristic in Khoshlessan et al. 2020; empty for other rules.
     """
@@ -209,7 +213,10 @@ def _reading(report: Report) -> Recommendation | None:
 
 
 def _crowded(report: Report) -> Recommendation | None:
-    """Recommend fewer workers on each host if they mostly wait for bytes (Fig. 8)."""
+    """Recommend fewer workers on each host if workers mostly wait for bytes.
+
+    Khoshlessan et al. 2020, Fig. 8, show such a case.
+    """
     share = _at_work(report, "t_io")
     on_host = report.n_workers // report.n_hosts
     busy = on_host * (1 - share)
@@ -276,7 +283,7 @@ def _collecting(report: Report) -> Recommendation | None:
 
 
 def _starting(report: Report) -> Recommendation | None:
-    """Report processes whose start took longer than their work."""
+    """Report that workers waited for their first blocks longer than they worked, on average."""
     wait, work = report.over_workers["t_wait_first"].mean, report.over_workers["t_work"].mean
     if wait < max(work, LONG_START):
         return None
@@ -309,7 +316,7 @@ def _static(report: Report) -> Recommendation | None:
 
 
 def _few_blocks(report: Report) -> Recommendation | None:
-    """Report workers that waited for the last block, or never got a block."""
+    """Report that workers waited for the last block or got none, because there were few blocks."""
     wait = report.over_workers["t_wait_last"].mean
     few = report.n_blocks < BLOCKS * max(report.n_workers, report.n_asked)
     waited = report.n_workers < report.n_asked or wait >= NOTABLE * report.t_blocks
@@ -338,7 +345,7 @@ def _suggested(report: Report) -> int:
 
 
 def _between_blocks(report: Report) -> Recommendation | None:
-    """Report workers that waited between blocks."""
+    """Report that workers waited long between their blocks."""
     names = ("t_wait", "t_wait_first", "t_wait_last")
     wait, first, last = (report.over_workers[name].mean for name in names)
     between = wait - first - last
@@ -356,7 +363,7 @@ def _between_blocks(report: Report) -> Recommendation | None:
 
 
 def _done_twice(report: Report) -> Recommendation | None:
-    """Report blocks that were assigned a second time."""
+    """Report time in blocks that were assigned again, and that another worker finished first."""
     share = report.shares["t_abandoned"]
     if share < NOTABLE:
         return None
@@ -378,7 +385,8 @@ def _at_work(report: Report, name: str) -> float:
 def _twice(report: Report) -> str:
     """Estimate the time with twice as many workers, as a clause for a recommendation.
 
-    The work is assumed to be divided among them, and the start-up to take as long as before.
+    The work is assumed to be divided equally among all workers, and the mean wait for the first
+    blocks to stay the same.
     """
     start = report.over_workers["t_wait_first"].mean
     halved = start + (report.t_blocks - start) / 2

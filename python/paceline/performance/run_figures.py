@@ -52,20 +52,20 @@ LEAST_ROWS = 4
 #: Maximum number of rows in a task stream. If there are more workers, the slowest, the middle and
 #: the fastest ones are drawn.
 ROWS = 36
-#: Maximum number of blocks whose borders are drawn. If there are more, fractions of components
-#: are drawn for each time step.
+#: Maximum number of blocks in a task stream that are drawn one by one. If there are more, the
+#: stream is dense: it shows the fractions of components in equal parts of the run's time.
 BLOCKS = 1500
-#: Number of time steps in a dense task stream.
+#: Number of equal parts into which a dense task stream divides the time of a run.
 STREAM_STEPS = 300
-#: Number of time steps in a curve.
+#: Number of equal parts into which a curve divides the time of a run.
 STEPS = 120
-#: Number of pixel lines in a row of a dense task stream.
+#: Number of coloured pixel lines in a row of a dense task stream.
 LINES = 24
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """One figure."""
+    """Figure of a run: its texts, its height, and the function that draws it."""
 
     #: Title of a few words.
     title: str
@@ -77,7 +77,7 @@ class Drawing:
     draw: "Callable[[Axes], None]"
 
     def figure(self, width: float = WIDTH) -> "Figure":
-        """Draw the figure on its own, without title; `width` in inches."""
+        """Return this figure alone, drawn without its title; `width` is in inches."""
         from matplotlib.figure import Figure
 
         with styled(STYLE):
@@ -94,7 +94,7 @@ def drawings_of(timings: RunTimings, report: Report) -> list[Drawing]:
 
 
 def figure_of(timings: RunTimings) -> "Figure":
-    """Draw all figures of a run as one."""
+    """Draw all figures of a run below each other, as one figure."""
     from matplotlib.figure import Figure
 
     drawings = drawings_of(timings, report_of(timings))
@@ -265,7 +265,11 @@ def draw_components(axes: "Axes", report: Report) -> None:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Blocks over time, and attempts whose results were not used."""
+    """Blocks and unused attempts of a run as arrays, with one element for each.
+
+    An unused attempt is an attempt at a block whose result was not used. The descriptions of the
+    fields call it a block, too.
+    """
 
     #: Names of workers, sorted by host and number.
     workers: list[str]
@@ -294,7 +298,10 @@ class Timeline:
 
     @property
     def borders(self) -> np.ndarray:
-        """Start of each part of each block, and end of the last part; shape (n_parts + 1, n), s."""
+        """Start of each component in each block, and end of the last one, s.
+
+        The shape is (n_parts + 1, n_blocks).
+        """
         return np.vstack((self.start, self.start + np.cumsum(self.parts, axis=0)))
 
 
@@ -323,7 +330,7 @@ def timeline_of(timings: RunTimings) -> Timeline:
 def cumulative_amount(
     start: np.ndarray, end: np.ndarray, amount: np.ndarray, at: np.ndarray
 ) -> np.ndarray:
-    """Cumulative sum, at given times, of amounts that accrue evenly between start and end.
+    """Return the sum, at each time in `at`, of amounts that accrue evenly from `start` to `end`.
 
     Examples
     --------
@@ -356,7 +363,7 @@ def rows_of(timeline: Timeline) -> np.ndarray:
 
 
 def is_dense(timeline: Timeline) -> bool:
-    """Return whether there are too many blocks to distinguish them."""
+    """Return True if the drawn workers have too many blocks to distinguish them."""
     return bool(np.isin(timeline.row, rows_of(timeline)).sum() > BLOCKS)
 
 
@@ -391,7 +398,7 @@ def _draw_blocks(axes: "Axes", timeline: Timeline, place: np.ndarray, factor: fl
     top, borders = place[drawn] + 0.62, timeline.borders[:, drawn] * factor
     for part, left, right in zip(WORKING, borders[:-1], borders[1:], strict=True):
         draw_boxes(axes, left, right, top, top + 0.66, part)
-    # Drawn below the row, because the worker may already process its next block.
+    # Communication is drawn below the row, because the worker may already process its next block.
     left, right = timeline.end[drawn] * factor, (timeline.end + timeline.comm)[drawn] * factor
     draw_boxes(axes, left, right, top + 0.66, top + 0.76, COMM)
     # Mark the start of each block, so that consecutive blocks can be distinguished.
@@ -401,7 +408,7 @@ def _draw_blocks(axes: "Axes", timeline: Timeline, place: np.ndarray, factor: fl
 
 
 def _paint(axes: "Axes", timeline: Timeline, rows: np.ndarray, factor: float) -> None:
-    """Draw the fractions of components for each worker and time step as one image."""
+    """Draw one image: for each worker and part of the time, the fractions of the components."""
     from matplotlib.colors import to_rgba
 
     colours = np.array([to_rgba(part.colour) for part in WORKING] + [(0, 0, 0, 0)])
@@ -423,7 +430,7 @@ def _paint(axes: "Axes", timeline: Timeline, rows: np.ndarray, factor: float) ->
 
 
 def _name_chosen(axes: "Axes", timeline: Timeline, rows: np.ndarray) -> None:
-    """Label the chosen workers with number and host, and each group with its speed."""
+    """Label the drawn workers with host and number, and their groups as slowest to fastest."""
     hosts = [host_of(timeline.workers[row]) for row in rows]
     names = short_names(list(dict.fromkeys(hosts)))
     labels = [f"{names[host]} · {row + 1}" for host, row in zip(hosts, rows, strict=True)]

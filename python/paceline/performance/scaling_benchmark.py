@@ -33,17 +33,18 @@ from paceline.performance.record import (
     RunTimings,
 )
 
-#: Command that runs `paceline`. Like `paceline` itself, -P prevents imports from the working
-#: directory.
+#: Command that runs `paceline` with this Python. -P prevents imports from the working directory;
+#: the installed command `paceline` does not import from there, either.
 PROGRAM = (
     *(sys.executable, "-P", "-c"),
     "import sys; from paceline.cli import main; sys.exit(main())",
 )
-#: Beginning of an error line.
+#: Beginning of a line in which a paceline command prints its error.
 ERROR = "paceline: error: "
 #: Time for a process to end after a signal, seconds.
 GRACE = 10.0
-#: Components that add up to a worker's wall time: in blocks, and between blocks.
+#: Components of scaling tables that add up to a worker's wall time, if waiting before the first
+#: block counts only as `STARTUP`, and not also as `WAIT`.
 PARTS = (*AT_BLOCKS, ABANDONED, STARTUP, WAIT)
 #: Column of the time of the run.
 TOTAL = "t_total (s)"
@@ -65,10 +66,11 @@ def find_launcher() -> list[str]:
 def run_command(
     arguments: Sequence[str], launcher: Sequence[str] = (), *, show: bool = False
 ) -> tuple[Any, float]:
-    """Run a paceline command; return the last line of its output, as JSON, and its duration, s.
+    """Run a paceline command; return the last line of its output, parsed as JSON, and its time, s.
 
-    Raises `UnsupportedError` if the arguments are invalid, and `WorkerError` for other failures,
-    with the command's message. With `show`, the command's warnings and progress are shown.
+    `launcher` is the command that starts MPI ranks, if any. Raises `UnsupportedError` if the
+    arguments are invalid, and `WorkerError` for other failures, with the command's message. If
+    `show` is true, the command's warnings and progress are printed.
     """
     begun = time.perf_counter()
     command = [*launcher, *PROGRAM, *arguments]
@@ -97,12 +99,13 @@ def run_command(
 def _running_process(
     command: Sequence[str], output: IO[str], *, by_launcher: bool
 ) -> "Iterator[subprocess.Popen[str]]":
-    """Start a process that is ended when this context exits."""
-    # At SIGINT, paceline ends its workers, but srun would only list its ranks.
+    """Start a process, and end it at the exit of this context."""
+    # On SIGINT, paceline ends its workers; srun ends nothing, but prints the states of its ranks.
     ending = signal.SIGTERM if by_launcher else signal.SIGINT
     process = None
     try:
-        # If a signal came between the start and this assignment, nothing would end the process.
+        # Signals are delayed, because after one between start and assignment, nothing would end the
+        # process.
         with Stopping.delayed():
             process = _start(command, output)
         yield process
@@ -133,7 +136,7 @@ def _end_process(process: "subprocess.Popen[str]", ending: signal.Signals) -> No
 
 
 def _listen(process: "subprocess.Popen[str]", show: bool) -> list[str]:
-    """Read lines of standard error until its end."""
+    """Return the lines of standard error up to its end; if `show`, print those without errors."""
     lines = []
     for line in process.stderr or ():
         lines.append(line)
@@ -154,7 +157,7 @@ def _reason(said: Sequence[str], status: int, launcher: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class ScalingRun:
-    """Time and other quantities of one benchmark run."""
+    """Settings of one benchmark run, and its measured quantities."""
 
     #: "strong": the same frames for any number of workers; "weak": the same number of frames for
     #: each worker.
@@ -209,11 +212,11 @@ class Point:
 
 
 def quantities(timings: RunTimings, n_workers: int) -> dict[str, float]:
-    """Summarise the timings of a run over workers, for each component.
+    """Compute the quantities of a run: means and maxima over workers, and times of the whole run.
 
-    The means of all parts and `t_around` add up to `t_total`. The quantities are those of
-    Khoshlessan et al. 2020, Table 3, as far as they apply. `t_scheduler` is the difference shown in
-    Khoshlessan et al. 2017, Fig. 6C.
+    The means of the components in `PARTS` and `t_around` add up to `t_total`. The quantities are
+    those of Khoshlessan et al. 2020, Table 3, as far as they apply. `t_scheduler` is the difference
+    of `t_total` and the mean `t_in_task`, as in Khoshlessan et al. 2017, Fig. 6C.
 
     Examples
     --------
@@ -254,7 +257,7 @@ def quantities(timings: RunTimings, n_workers: int) -> dict[str, float]:
 
 
 def column_of(part: Component) -> str:
-    """Return the column with the mean time of a component, or the time around blocks."""
+    """Return the name of the column with the mean time of a component, or with `t_around`."""
     return f"{part.column} (s)" if part is AROUND else f"{part.column} mean (s)"
 
 
@@ -319,7 +322,7 @@ def save_runs(
 
 
 class _Column(NamedTuple):
-    """Column of the tables, computed from one column of a `Point`."""
+    """Column of a printed table, which shows one column of a `Point`."""
 
     title: str
     name: str
@@ -341,7 +344,7 @@ _PARTS = tuple(_Column(f"{part.label} (s)", column_of(part)) for part in (*PARTS
 def table_for_programs(runs: Sequence[ScalingRun]) -> Iterator[str]:
     """Yield tab-separated lines: titles, then one line per mode and number of workers.
 
-    Values are means over repeats; columns with sd contain standard deviations.
+    Values are means over repeats; columns whose titles end in "sd" contain standard deviations.
     """
     titles = []
     for one in (*_WHOLE, *_PARTS):

@@ -54,10 +54,10 @@ CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 NEGLIGIBLE = 0.01
 #: Width of a page, inches.
 WIDTH = 7.2
-#: Height of the panels of one mode, inches.
+#: Height of the panels of strong scaling, or of weak scaling, inches.
 HEIGHT = 4.6
 
-#: Predictions by schedule and layout; speed-ups are relative to the first prediction in each.
+#: Predictions, in ascending order of their numbers of workers, by schedule and layout.
 Curves = Mapping[tuple[str, str], Sequence[Prediction]]
 
 
@@ -66,7 +66,7 @@ def draw_runs(
 ) -> "Figure":
     """Draw runs of one backend: total time, speed-up, efficiency, and components of the time.
 
-    Each mode has its own panels. Error bars are standard deviations over repeats.
+    Strong and weak scaling have separate panels. Error bars are standard deviations over repeats.
     """
     from matplotlib import rcParams
     from matplotlib.figure import Figure
@@ -94,7 +94,7 @@ def save_figure(figure: "Figure", path: str | os.PathLike, *, overwrite: bool = 
 
 
 def draw_predictions(curves: Curves) -> "Figure":
-    """Draw t_total against workers; for a single curve, also its components."""
+    """Draw `t_total` against the number of workers; for a single curve, also its components."""
     from matplotlib.figure import Figure
 
     with styled({**FIGURE_STYLE, "figure.figsize": (4.5, 3.2)}):
@@ -135,7 +135,10 @@ def _draw_curves(curves: Curves, axes: "Axes") -> None:
 
 
 def _draw_mode(figure: "Figure", mode: str, some: Sequence[Point], cpus: int) -> None:
-    """Draw six panels: four with curves, one with bars, and one with the legend."""
+    """Draw the six panels of a mode ("strong" or "weak"): four of curves, one of bars, one legend.
+
+    `cpus` is the number of CPUs; a line marks it if there are more workers.
+    """
     panels = figure.subplots(2, 3)
     total, speed_up, efficiency, parts, bars, legend = panels.flat
     lines = _draw_total(total, mode, some)
@@ -158,7 +161,7 @@ def _draw_mode(figure: "Figure", mode: str, some: Sequence[Point], cpus: int) ->
 
 
 def _draw_total(axes: "Axes", mode: str, some: Sequence[Point]) -> dict[str, Any]:
-    """Draw times of the run and of the command; return lines by name."""
+    """Draw the times of the run and of the whole command; return the lines by name."""
     counts = [point.workers for point in some]
     lines = {
         name: _curve(axes, counts, [one.columns[column] for one in some], style, _colour_of(column))
@@ -213,8 +216,9 @@ def _draw_parts(axes: "Axes", some: Sequence[Point], shown: Mapping[str, Compone
 def _draw_bars(
     axes: "Axes", some: Sequence[Point], shown: Mapping[str, Component]
 ) -> dict[str, Any]:
-    """Draw stacked components and the total time of each run; return the boxes by name.
+    """Draw stacked mean components and the mean total time for each number of workers.
 
+    Returns the boxes by name of the component, for the legend.
     Components of the scheduler are hatched.
     """
     positions, boxes = range(len(some)), {}
@@ -257,7 +261,7 @@ def _draw_legend(axes: "Axes", named: Mapping[str, Any], some: Sequence[Point]) 
 
 
 def _worth_showing(some: Sequence[Point]) -> dict[str, Component]:
-    """Return the components that are not negligible."""
+    """Return the components that are not negligible, by column."""
     return {
         column: part
         for column, part in {**IN_TASK, **SCHEDULER}.items()
@@ -291,7 +295,10 @@ def _ticks_at(axes: "Axes", counts: Sequence[int], which: str = "x") -> None:
 
 
 def _plain_seconds(axes: "Axes") -> None:
-    """Format seconds in plain notation, with enough ticks for one or two decades."""
+    """Format a time axis in plain notation, with ticks at powers of ten.
+
+    Axes of less than two decades also have ticks at 2 and 5 times the powers of ten.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     least, most = axes.get_ylim()

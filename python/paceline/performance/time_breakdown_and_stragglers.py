@@ -1,4 +1,4 @@
-"""Quantities of a run, and its slow workers, from its timings alone.
+"""Derive quantities that describe a run's speed, and find its slow workers, from its timings.
 
 Names are those of Khoshlessan et al. 2020, Table 3 and equations 4 to 8, as far as they apply.
 Units are seconds and bytes.
@@ -37,7 +37,8 @@ OF_FASTEST = 2.0
 #: Minimum time that a straggler loses, s; smaller losses may be chance.
 NOTICEABLE = 0.1
 
-#: Causes of slowness, by attribute; "hang" means a block that never ended.
+#: Names of the causes of slowness, by attribute of `BlockTiming`, or "overhead"; "hang" is not an
+#: attribute, but the cause of a block that never ended.
 CAUSES = {part.attribute: part.activity for part in (*AT_BLOCKS, WAIT, COMM)} | {"hang": "hanging"}
 
 
@@ -95,10 +96,10 @@ _Usual = Mapping[str, Mapping[int, _Spent]]
 
 
 def find_stragglers(run: RunTimings) -> list[Straggler]:
-    """Find workers that are slow by either rule, sorted by lost time.
+    """Find workers that are slow by the rule "median" or "fastest quarter"; most lost time first.
 
-    With two workers, the faster one counts as the median, so that the other one can be slow. Frames
-    are compared only with frames of the same trajectory.
+    With two workers, the faster one counts as the median, so that the slower one can be a
+    straggler. Frames are compared only with frames of the same trajectory.
 
     Examples
     --------
@@ -133,7 +134,10 @@ def find_stragglers(run: RunTimings) -> list[Straggler]:
 
 
 def _spent(run: RunTimings) -> dict[str, dict[int, _Spent]]:
-    """Sum the blocks that ended, including those that ended too late, by worker and trajectory."""
+    """Sum the blocks that ended, by worker and trajectory.
+
+    Blocks whose results came too late to be used are included.
+    """
     columns = Columns([*run.blocks, *(attempt.timing for attempt in run.abandoned if attempt.came)])
     n_workers = len(columns.workers)
     keys, groups = np.unique(columns["job"] * n_workers + columns.worker, return_inverse=True)
@@ -152,8 +156,8 @@ def _waits(columns: Columns, run: RunTimings) -> np.ndarray:
     """Return the idle time of each block's worker before the block, ns.
 
     With dynamic assignment, three kinds of idle time count as 0: before a worker's first block,
-    since a process may have to start; before blocks that were assigned twice; and before blocks
-    after which none was assigned, since there was no other work.
+    because a process may have to start; before blocks that were assigned twice; and before each
+    worker's block that started last, if no other block was assigned after it.
     """
     order = np.lexsort((columns["start"], columns.worker))
     worker, start, end = columns.worker[order], columns["start"][order], columns["end"][order]
@@ -172,7 +176,7 @@ def _waits(columns: Columns, run: RunTimings) -> np.ndarray:
 
 
 def _last_comm(columns: Columns) -> np.ndarray:
-    """Return the transit time of results of each worker's last block, ns; 0 for other blocks.
+    """Return the transit time of the results of each worker's last block, ns; 0 for other blocks.
 
     Results of other blocks cost the worker no time, because it processed its next block meanwhile.
     """
@@ -207,7 +211,7 @@ def _add_hanging(
     usual: Mapping[int, _Spent],
     abandoned: Iterable[DuplicateAttempt],
 ) -> None:
-    """Include attempts that never ended, if they took longer than usual."""
+    """Add attempts that never ended to `spent`, if they took longer than usual."""
     for attempt in abandoned:
         timing = attempt.timing
         length = timing.end - timing.start
@@ -305,7 +309,7 @@ class Spread:
     Attributes
     ----------
     mean, most : float
-        Mean over all workers, as in equations 4 to 6, and maximum.
+        Mean over all workers, as in equations 4 to 6 of Khoshlessan et al. 2020, and maximum.
     """
 
     mean: float
@@ -319,7 +323,7 @@ class Report:
     Attributes
     ----------
     backend, schedule, trajectory : str
-        As in the timings.
+        Attributes of the run's `paceline.timing.Timings`.
     n_workers : int
         Number of workers that processed a block.
     n_asked : int
@@ -526,7 +530,7 @@ def _spread(values: Iterable[float]) -> Spread:
 
 
 def _ratio(above: float, below: float) -> float:
-    """Return a ratio; NaN for 0/0, infinite for any other number divided by 0."""
+    """Return a ratio; infinite for a positive number divided by 0, and NaN for 0/0."""
     if below > 0 or math.isnan(below):
         return above / below
     return math.inf if above > 0 else math.nan
