@@ -287,13 +287,16 @@ class Work(Protocol):
         """All analyses by name."""
 
     def run_during(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
-        """Run the analyses that are updated during growth over the present frames.
+        """Run the analyses whose results are updated while the trajectory grows.
 
-        Return these analyses by name.
+        They process the frames that exist now. Return these analyses by name.
         """
 
     def run_after(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
-        """Run the other analyses over the complete trajectory; return all analyses by name."""
+        """Run the analyses that `run_during` omits over the complete trajectory.
+
+        Return all analyses by name.
+        """
 
 
 class ListedAnalyses:
@@ -321,9 +324,9 @@ class ListedAnalyses:
         }
 
     def run_during(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
-        """Run the analyses that are updated during growth over the present frames.
+        """Run the analyses whose results are updated while the trajectory grows.
 
-        Return these analyses by name.
+        They process the frames that exist now. Return these analyses by name.
         """
         found = {name: one for name, one in self.every.items() if is_updated(one)}
         if found:
@@ -331,7 +334,10 @@ class ListedAnalyses:
         return found
 
     def run_after(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
-        """Run the other analyses over the complete trajectory; return all analyses by name."""
+        """Run the analyses that `run_during` omits over the complete trajectory.
+
+        Return all analyses by name.
+        """
         after = [one for one in self.every.values() if not is_updated(one)]
         if after:
             run(after, **options)

@@ -1,10 +1,11 @@
-"""Test an installed paceline on this machine, and describe both for bug reports.
+"""Test the installed paceline on this machine, and describe paceline and machine for bug reports.
 
     python -m paceline.selftest
 
 The test needs no files, and no packages beyond paceline's requirements. It creates a small system,
 writes it in several formats, and compares what paceline and MDAnalysis read. Then it runs analyses
-on every installed backend, whose results must be bit-identical. It takes less than a minute.
+on every installed backend; the results of all backends must be bit-identical. The test takes less
+than a minute.
 """
 
 import argparse
@@ -46,12 +47,12 @@ OVERSUBSCRIBE = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 }
-#: Time after which MPI ranks are taken to hang, seconds.
+#: Time after which MPI ranks are assumed to hang, seconds.
 PATIENCE = 120
 
 
 class Format(NamedTuple):
-    """Format that is written and read: file name, options, and maximum error, Å."""
+    """Tested format: its file, options for writing, and maximum error of a coordinate, Å."""
 
     name: str
     file: str
@@ -59,7 +60,8 @@ class Format(NamedTuple):
     error: float
 
 
-#: XTC stores nm rounded to 0.001; TRR and H5MD store nm as float32.
+#: Tested formats. Errors of XTC arise because it stores coordinates rounded to 0.001 nm; those of
+#: TRR and H5MD, because they store nm as float32.
 FORMATS = (
     Format("XTC", "chain.xtc", {}, 0.00501),
     Format("TRR", "chain.trr", {}, 1e-5),
@@ -68,8 +70,8 @@ FORMATS = (
     Format("H5MD", "chain.h5md", {}, 1e-5),
     Format("H5MD, compressed", "small.h5md", {"compress": "shuffle+gzip:1"}, 1e-5),
 )
-#: Analyses as in a battery file. The results of their blocks are merged in different ways: as rows,
-#: moments or counts.
+#: Analyses with their arguments, as in a file for `paceline run`. The results of their blocks are
+#: merged in different ways: as rows, moments or counts.
 ANALYSES: dict[str, dict[str, object]] = {
     "rmsd": {"select": "name CA"},
     "rmsf": {"select": "name CA"},
@@ -79,7 +81,7 @@ ANALYSES: dict[str, dict[str, object]] = {
 #: Packages that a bug report lists, in this order.
 PACKAGES = ("MDAnalysis", "numpy", "h5py", "cloudpickle", "loky", "matplotlib", "tqdm")
 OPTIONAL = ("distributed", "mpi4py", "mdtraj", "hdf5plugin")
-#: Script of an MPI rank, which `_ranks` starts.
+#: Python script that each of the MPI ranks runs; `_ranks` starts the ranks.
 SCRIPT = """
 import json, sys
 from paceline.selftest import digests, open_chain
@@ -160,7 +162,7 @@ def _run_all(folder: Path) -> tuple[int, int]:
 
 
 def _outcome(function: Callable[..., str], *arguments: object) -> tuple[bool, str]:
-    """Call a test; return whether it passed, and its message."""
+    """Call a test; return True if it passed, and the message that it returned or raised."""
     try:
         return True, function(*arguments)
     except Failure as failure:
@@ -170,7 +172,7 @@ def _outcome(function: Callable[..., str], *arguments: object) -> tuple[bool, st
 
 
 def _is_installed(package: str, name: str) -> bool:
-    """Return whether a package is installed; if it is not, print which test is left out."""
+    """Return True if a package is installed; otherwise, print that the test `name` is omitted."""
     if find_spec(package) is not None:
         return True
     print(f"absent           {name}: {package} is not installed", flush=True)
@@ -185,7 +187,10 @@ def open_chain(topology: object, trajectory: object) -> Any:
 
 
 def positions() -> np.ndarray:
-    """Create the chain's positions, float32, shape (frames, atoms, 3), Å; equal in each call."""
+    """Create the chain's positions, float32, shape (frames, atoms, 3), Å.
+
+    Every call returns the same numbers.
+    """
     rng = np.random.default_rng(19)
     steps = rng.normal(size=(4 * N_RESIDUES, 3))
     chain = np.cumsum(1.5 * steps / np.linalg.norm(steps, axis=1, keepdims=True), axis=0)
@@ -222,14 +227,17 @@ def _write(folder: Path) -> str:
 
 
 def _same_numbers(folder: Path, one: str, other: str) -> bool:
-    """Compare the positions in two files, bit by bit."""
+    """Return True if the positions in two files are equal, bit by bit."""
     first, second = (open_chain(folder / "chain.gro", folder / name) for name in (one, other))
     pairs = zip(first.trajectory, second.trajectory, strict=True)
     return all(np.array_equal(a.positions, b.positions) for a, b in pairs)
 
 
 def _read(folder: Path, format: Format) -> str:
-    """Compare positions that paceline reads with those written, and with those MDAnalysis reads."""
+    """Compare the positions that paceline reads from a file of this format.
+
+    They must equal those that MDAnalysis reads, and be close to those that were written.
+    """
     import MDAnalysis
 
     path = str(folder / format.file)
@@ -248,7 +256,7 @@ def _read(folder: Path, format: Format) -> str:
 
 
 def _damage(folder: Path) -> str:
-    """Damage a frame's header, and check that the error names the frame."""
+    """Damage a frame's header, and check that reading raises an error that names the frame."""
     from paceline.analysis.rms import RMSF
     from paceline.errors import DamagedFileError
 
@@ -283,7 +291,7 @@ def end_to_end(block: Any) -> np.ndarray:
 
 
 def digests(universe: Any, **options: Any) -> dict[str, str]:
-    """Run all analyses in one pass; return a digest of each one's results."""
+    """Run all analyses in one pass; return a digest of each analysis's results, by name."""
     import paceline
 
     analyses = _analyses(universe)
@@ -292,7 +300,7 @@ def digests(universe: Any, **options: Any) -> dict[str, str]:
 
 
 def _compare_with_mdanalysis(folder: Path) -> str:
-    """Compare RMSD and RMSF with those of MDAnalysis with its own reader."""
+    """Compare RMSD and RMSF with those that MDAnalysis computes with its own reader."""
     import MDAnalysis
     from MDAnalysis.analysis import rms
 
@@ -315,14 +323,14 @@ def _compare_with_mdanalysis(folder: Path) -> str:
 
 
 def _same_bits(folder: Path, wanted: dict[str, str], backend: str) -> str:
-    """Run all analyses on a backend, with small blocks."""
+    """Run all analyses on a backend, in small blocks, and compare digests with `wanted`."""
     options = {"backend": backend, "n_workers": N_WORKERS, "block_frames": 16}
     universe = open_chain(folder / "chain.gro", folder / "chain.xtc")
     return _check(wanted, digests(universe, **options))
 
 
 def _ranks(folder: Path, wanted: dict[str, str]) -> str:
-    """Run all analyses on MPI ranks, started by the launcher of this machine."""
+    """Run all analyses on MPI ranks, started by this machine's launcher; compare with `wanted`."""
     from paceline.performance.scaling_benchmark import find_launcher
 
     script = folder / "rank.py"
@@ -357,7 +365,7 @@ def _check(wanted: dict[str, str], found: dict[str, str]) -> str:
 
 
 def _figure(folder: Path) -> str:
-    """Draw an RMSD."""
+    """Compute an RMSD, and save its figure."""
     from paceline.analysis.rms import RMSD
 
     universe = open_chain(folder / "chain.gro", folder / "chain.xtc")

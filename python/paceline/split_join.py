@@ -27,10 +27,10 @@ from paceline.trajectory.copy_frames import (
 )
 from paceline.trajectory.open import files_named, open_file
 
-#: Minimum number of digits of a piece's number.
+#: Minimum number of digits of a piece's number in its file name.
 _WIDTH = 3
-#: A shift of a frame's time is reported only if it is larger than this number, in units of the time
-#: between frames.
+#: If a joined DCD file shifts a frame's time by more than this number, in units of the time between
+#: frames, a warning reports it.
 _TIME_ROUNDING = 1e-3
 #: Maximum number of differences between two files that a message lists.
 _LISTED = 5
@@ -77,7 +77,7 @@ def split(
     progress : bool, optional
         Show a progress bar.
     group : str, optional
-        Of H5MD files: group of particles whose samples are the frames, if there are several.
+        For H5MD files with several groups of particles: group whose frames are copied.
     units : str or mapping, optional
         Units of files that state none, as for `paceline.Universe`; numbers are copied as they are.
 
@@ -161,7 +161,7 @@ def join(
     progress : bool, optional
         Show a progress bar.
     group : str, optional
-        Of H5MD files: group of particles whose samples are the frames, if there are several.
+        For H5MD files with several groups of particles: group whose frames are copied.
     units : str or mapping, optional
         Units of files that state none, as for `paceline.Universe`; numbers are copied as they are.
 
@@ -219,7 +219,7 @@ def join(
 
 
 def _open(path: str | os.PathLike, progress: bool | None, options: Hdf5Options) -> TrajectoryFile:
-    """Open a file whose frames can be copied, and check any frames that may be damaged."""
+    """Open a file, and check that its frames can be copied and that none of them is damaged."""
     file = open_file(path, options=options, progress=progress)
     if file.n_frames == 0:
         raise UnsupportedError(f"{file.path}: it has no complete frame")
@@ -252,7 +252,10 @@ _Run = tuple[TrajectoryFile, int, int]
 
 
 def _copies(runs: Sequence[_Run], path: Path, temporary: Path) -> list[Copy]:
-    """Write the header of one new file, and return the copies that fill the file with frames."""
+    """Write the header of one new file, and return the copies that fill the file with frames.
+
+    For HDF5, the copy also creates everything except the frames.
+    """
     file, first, _ = runs[0]
     if isinstance(file, Hdf5File):
         parts = [(one.path, first, stop) for one, first, stop in runs]
@@ -333,7 +336,7 @@ def _bounds_by_size(file: TrajectoryFile, size: int) -> list[int]:
 
 
 def _names_of(file: TrajectoryFile, name: str | os.PathLike, n: int) -> list[Path]:
-    """Return the names of n pieces, for ``parts/run.xtc`` or an existing folder."""
+    """Return the names of n pieces, from a name such as ``parts/run.xtc`` or an existing folder."""
     ending = _endings_of(file)[0]
     path, whole = Path(name), Path(file.path)
     if path.is_dir():
@@ -362,7 +365,7 @@ def _endings_of(file: TrajectoryFile) -> list[str]:
 
 
 def _check_ending(file: TrajectoryFile, path: Path, instead: str = "") -> str:
-    """Return the extension of a name; raise an error if it is the extension of another format."""
+    """Return the extension of a name; raise an error if the format of `file` does not have it."""
     endings = _endings_of(file)
     if path.suffix.lower() not in endings:
         raise ValueError(
@@ -376,7 +379,10 @@ def _check_ending(file: TrajectoryFile, path: Path, instead: str = "") -> str:
 
 
 def _check_traits(files: Sequence[TrajectoryFile]) -> None:
-    """Raise an error if files differ in more than their frames; warn of different descriptions."""
+    """Raise an error if files differ in more than their frames.
+
+    If they differ only in attributes that describe the data, warn instead.
+    """
     first, *others = files
     traits = dict(first.traits)
     for other in others:
@@ -418,7 +424,7 @@ def _check_steps(runs: Sequence[_Run], output: Path) -> None:
 
 
 def _warn_of_times(runs: Sequence[_Run], output: Path) -> None:
-    """Warn if files overlap in time, or if the times of frames change."""
+    """Warn if files overlap in time, or if frames get other times in the joined file."""
     latest, source, n_before = -np.inf, "", 0
     for file, first, stop in runs:
         if file.dt is not None:

@@ -48,7 +48,7 @@ class Timings(RunTimings):
     t_comm : float
         Time to receive and merge results, s, in the process that collects them.
     blocks : list of BlockTiming
-        Every block, in order of completion.
+        Timing of every block, in the order in which results were collected.
     abandoned : list of DuplicateAttempt
         Attempts at blocks that other workers finished first.
     n_workers : int
@@ -60,7 +60,7 @@ class Timings(RunTimings):
     bytes_used : int
         Total size of the decoded values that the analyses used, bytes.
     host, date, version : str
-        Host, date (ISO 8601 with time zone) and paceline version of the run.
+        Host, date (ISO 8601 with time zone) and version of paceline, at the start of the run.
     n_chosen : int
         Total number of selected frames; 0 for older files of timings, which lack it.
 
@@ -78,9 +78,10 @@ class Timings(RunTimings):
     """
 
     def precede(self, elapsed: int, t_comm: float) -> None:
-        """Add an earlier part of the run, which took `elapsed` ns, and `t_comm` s of collecting.
+        """Add the times of an earlier part of this run, which was resumed.
 
-        It is treated as if it had ended immediately before this part began.
+        The earlier part took `elapsed` ns, of which collecting results took `t_comm` s. It is
+        treated as if it had ended immediately before this part began.
         """
         self.start -= elapsed
         self.dealt -= elapsed
@@ -89,7 +90,7 @@ class Timings(RunTimings):
     def shift_blocks(self, first: int, shift: int) -> None:
         """Shift the times of the blocks from `first` on by `shift` ns.
 
-        These blocks are from an earlier part of the run, whose times are from another clock.
+        These blocks are from an earlier part of the run, whose times are readings of another clock.
         """
         self.blocks[first:] = [moved(block, shift) for block in self.blocks[first:]]
 
@@ -103,7 +104,7 @@ class Timings(RunTimings):
         return find_stragglers(self)
 
     def to_csv(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
-        """Write one line per block, times in ns; the quantities of the whole run are comments.
+        """Write a CSV file: one line per block, with times in ns, after comments about the run.
 
         Parameters
         ----------
@@ -176,7 +177,7 @@ class Timings(RunTimings):
         FileExistsError
             `path` exists and `overwrite` is False.
         UnsupportedError
-            The file extension is another one.
+            The file extension is another one, or matplotlib is not installed.
 
         Examples
         --------
@@ -245,7 +246,7 @@ def _last_line(timings: Timings) -> str:
 
 
 def _chrome_trace(timings: Timings) -> dict[str, object]:
-    """Create a row for each worker, with its blocks, and with the components of each block."""
+    """Return a trace with a row for each worker, which shows its blocks and their components."""
     named = [(f"block {one.block}", one) for one in timings.blocks]
     attempts = (attempt.timing for attempt in timings.abandoned if attempt.timing.worker)
     named += [(f"block {one.block}, abandoned", one) for one in attempts]
@@ -264,7 +265,7 @@ def _chrome_trace(timings: Timings) -> dict[str, object]:
 
 
 def _slices(name: str, timing: BlockTiming, row: int, origin: int) -> Iterator[dict[str, object]]:
-    """Yield the block and its consecutive components; times in µs."""
+    """Yield the trace events of a block and of its consecutive components; times in µs."""
     common = {"ph": "X", "pid": 1, "tid": row}
     args = {"first frame": timing.first_frame, "frames": timing.n_frames, "bytes": timing.bytes}
     start, length = (timing.start - origin) / 1e3, (timing.end - timing.start) / 1e3
@@ -279,7 +280,7 @@ def _slices(name: str, timing: BlockTiming, row: int, origin: int) -> Iterator[d
 #: First line of a file of timings; the names of its columns follow.
 _FIRST_LINE = "# paceline: block timings, 1"
 _CELLS = tuple(column.name for column in fields(BlockTiming))
-#: Number of columns, at the end of a row, that files of older versions lack.
+#: Number of last columns that files of older versions may lack.
 _N_NEW = 6
 #: Facts of the run, written before the table, with their types; older files lack `n_chosen`.
 _FACTS = {
@@ -324,7 +325,7 @@ def _read_csv(path: str | os.PathLike) -> dict[str, Any]:
 
 
 class _Reader:
-    """Reader of the lines of saved timings; raises `ValueError` for a damaged line."""
+    """Parser of the lines of a file of timings; raises `ValueError` for a damaged line."""
 
     def __init__(self) -> None:
         self.number, self.line = 0, ""
@@ -371,7 +372,7 @@ class _Reader:
         _check(type(value) is _FACTS[name] and value not in (math.inf, -math.inf))
 
     def finish(self) -> dict[str, Any]:
-        """Return arguments of `Timings`."""
+        """Return the arguments of `Timings` after the last line."""
         n_blocks = self._facts.pop("n_blocks", 0)
         if self._in_table:
             self.expected = f"{n_blocks} blocks in place of {len(self._blocks)}"

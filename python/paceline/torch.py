@@ -9,9 +9,9 @@ Example::
     for batch in FrameDataset(batches).loader(num_workers=2):
         batch["positions"]          # tensor of float32, (64, 1, n_atoms, 3), Å
 
-A worker process receives names, opens files when it first reads from them, and decodes frames into
-memory that it shares with the training process. Which frames are in which batch is decided by
-`FrameBatches`; this module only makes tensors.
+A worker process receives the names of files, opens a file when it first reads from it, and decodes
+frames into memory that it shares with the training process. `FrameBatches` decides which frames are
+in which batch; this module only makes tensors.
 """
 
 import math
@@ -32,7 +32,7 @@ from paceline.trajectory.shuffled_frames import FrameBatch, replace_empty
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Tensors of a sample, or of a batch, by name.
+#: Tensors of a training sample, or of a batch of samples, by name.
 Tensors: TypeAlias = "dict[str, Tensor]"
 
 
@@ -54,9 +54,10 @@ def _torch() -> ModuleType:
 class FrameDataset:
     """Random frames, or windows of frames, of many trajectories, as tensors.
 
-    A map-style dataset: ``dataset[5]`` is one sample, and ``dataset[[5, 1]]`` a batch, which is
-    decoded at once. Both are dicts of tensors: the arrays of a `FrameBatch` by name, and the
-    features. `loader` yields such batches in the order of `FrameBatches`, without copies. The
+    A map-style dataset: ``dataset[5]`` is one training sample (a frame or window), and
+    ``dataset[[5, 1]]`` a batch, whose samples are decoded together. Both are dicts of tensors: the
+    arrays of a `FrameBatch` by name, and the features. `loader` yields such batches in the order of
+    `FrameBatches`, without copies. The
     dataset also works with any `torch.utils.data.DataLoader`, and with its samplers.
 
     Parameters
@@ -67,7 +68,7 @@ class FrameDataset:
     Attributes
     ----------
     batches : FrameBatches
-        The same samples as NumPy arrays.
+        Argument `batches`, which yields the same samples as NumPy arrays.
 
     Raises
     ------
@@ -116,7 +117,7 @@ class FrameDataset:
         return [{name: values[k] for name, values in tensors.items()} for k in range(n_read)]
 
     def read(self, samples: Sequence[int] | np.ndarray) -> "Mapping[str, np.ndarray | Tensor]":
-        """Decode samples; in a worker process, fields are tensors in shared memory.
+        """Decode samples; in a worker process of a loader, fields are tensors in shared memory.
 
         Parameters
         ----------
@@ -142,14 +143,14 @@ class FrameDataset:
             return shared[field].numpy()
 
         batch = self.batches.read(numbers, allocate=allocate)
-        # The shared tensors also have rows for samples that were left out; the arrays of the batch
-        # do not.
+        # If samples were left out because they cannot be read, only the arrays of the batch have no
+        # rows for them, and the shared tensors are not returned.
         return {**batch.arrays(), **(shared if len(batch) == len(numbers) else {})}
 
     def loader(
         self, *, num_workers: int = 0, share: tuple[int, int] = (0, 1), **options: object
     ) -> "FrameLoader":
-        """Return an iterable over the batches of one epoch after another.
+        """Return an iterable over batches; each loop over it yields the batches of the next epoch.
 
         The order depends on the seed and on the number of the epoch alone, and is equal for any
         `num_workers`.
@@ -246,10 +247,11 @@ class FrameLoader:
             self._kept = processes, slots
 
     def _start(self) -> "tuple[Iterable[_Sent], _Slots]":
-        """Make a loader of torch, and the shared memory into which its workers decode."""
+        """Make torch's loader, and the slots of shared memory into which its workers decode."""
         batches = self._dataset.batches
         ahead = cast(int, self._options.get("prefetch_factor") or 2)
-        # Each worker fills some slots ahead, and the loop keeps one while it receives the next.
+        # Each worker fills `ahead` slots, and the training loop uses one while it receives the
+        # next.
         n_slots = self._n_workers * ahead + 3
         slots = _Slots(n_slots, batches.batch_size * batches.sample_bytes)
         loader = _torch().utils.data.DataLoader(
@@ -264,7 +266,7 @@ class FrameLoader:
 
 
 class _EpochOrder:
-    """Sampler that yields the numbers of all samples of a batch at once, for the next epoch."""
+    """Sampler that yields, for each batch of the next epoch, the numbers of its samples."""
 
     def __init__(self, batches: FrameBatches, share: tuple[int, int]):
         self._batches, self._share, self.epoch = batches, share, 0
@@ -302,8 +304,8 @@ class _Sent:
 class _Slots:
     """Parts of shared memory, each for a batch; a slot is free again when its tensors are deleted.
 
-    New shared memory for each batch would take as long as decoding it. If the loop keeps so many
-    batches that no slot is free, workers use new memory.
+    If shared memory were allocated for each batch, this would take as long as decoding the batch.
+    If the training loop keeps so many batches that no slot is free, workers use new memory.
     """
 
     def __init__(self, n: int, n_bytes: int):
@@ -322,7 +324,7 @@ class _Slots:
         return self._memory[slot].numpy()
 
     def receive(self, sent: _Sent) -> Tensors:
-        """Return the tensors of a batch; its slot is free when none of them is in use."""
+        """Return the tensors of a batch; its slot is free again when no tensor is in use."""
         found, used = _as_tensors(sent.arrays), 0
         if sent.slot is None:
             return found
@@ -340,7 +342,7 @@ class _Slots:
         return found
 
     def _release(self, slot: int, left: list[int]) -> None:
-        """Count down the fields of a slot that are in use; free the slot after the last one."""
+        """Count down the tensors of a slot that are in use; free the slot after the last one."""
         left[0] -= 1
         if left[0] == 0:
             self._free.append(slot)
@@ -367,7 +369,7 @@ class _WholeBatches:
         self._dataset, self._slots = dataset, slots
 
     def __getitem__(self, chosen: tuple[np.ndarray, int | None]) -> _Sent:
-        """Decode a batch, into a slot if there is one."""
+        """Decode a batch, into its slot if it has one."""
         samples, slot = chosen
         if slot is None:
             return _Sent(None, {}, self._dataset.read(samples))
@@ -384,7 +386,7 @@ class _WholeBatches:
 
 
 def _unchanged(batch: object) -> object:
-    """Return a batch as it is, with arrays: small arrays take less time to send than tensors."""
+    """Return a batch unchanged, as arrays, because sending small arrays is faster than tensors."""
     return batch
 
 

@@ -74,8 +74,8 @@ class FileSystem:
         n_bytes : float
             Bytes of the frame.
         request_frames : int, optional
-            Number of frames per request of a program that does not read ahead, and sends the next
-            request after the previous one. By default, paceline's simultaneous requests are assumed.
+            Number of frames per request of a program that does not read ahead, but sends one
+            request after another. By default, paceline's simultaneous requests are assumed.
 
         Returns
         -------

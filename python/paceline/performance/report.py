@@ -220,7 +220,7 @@ def _figure(drawing: Drawing) -> Html:
 
 
 def _nonzero_components(report: Report) -> list[Component]:
-    """Return the components with a time above 0."""
+    """Return the components of workers' time for which any worker has a time above 0."""
     return [part for part in (*WALL_TIME, COMM) if report.over_workers[part.quantity].most]
 
 

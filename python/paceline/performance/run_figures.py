@@ -293,7 +293,7 @@ class Timeline:
 
     @property
     def kinds(self) -> list[Component]:
-        """Components with a time above 0."""
+        """Components that take time in any block."""
         return [part for part, took in zip(WORKING, self.parts, strict=True) if took.any()]
 
     @property

@@ -156,8 +156,8 @@ def _waits(columns: Columns, run: RunTimings) -> np.ndarray:
     """Return the idle time of each block's worker before the block, ns.
 
     With dynamic assignment, three kinds of idle time count as 0: before a worker's first block,
-    because a process may have to start; before blocks that were assigned twice; and before each
-    worker's block that started last, if no other block was assigned after it.
+    because a process may have to start; before blocks that were assigned twice; and before the
+    block that started last in the run, because there was no other work.
     """
     order = np.lexsort((columns["start"], columns.worker))
     worker, start, end = columns.worker[order], columns["start"][order], columns["end"][order]

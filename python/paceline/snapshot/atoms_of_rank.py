@@ -1,4 +1,4 @@
-"""Atoms of one rank, checked and converted, and properties that a file stores only once."""
+"""Check and convert the atoms of one MPI rank, and properties that a file stores only once."""
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ _BLANK, _LAST = ord(" "), ord("~")
 #: Number of atoms that are processed together, which limits the memory. In HDF5 it is also the
 #: number of atoms in a chunk of static properties.
 BATCH = 2**16
-#: The quick check of names is limited to fewer distinct names than this number.
+#: The quick check of names applies only if fewer names than this number are distinct.
 _KINDS = 16
 #: Names of properties that a file stores once for all frames.
 STATIC_PROPERTIES = ("names", "masses", "charges")
@@ -115,7 +115,10 @@ def _are_few(codes: np.ndarray) -> bool:
 
 
 def _codes(names: np.ndarray) -> np.ndarray:
-    """View names as character codes, one name per row, padded with 0."""
+    """Return names as character codes, one name per row, padded with 0.
+
+    An array of bytes with one name per row is returned unchanged.
+    """
     if names.dtype == np.uint8 and names.ndim == 2:
         return names
     if len(names) == 0:
@@ -132,7 +135,7 @@ def _codes(names: np.ndarray) -> np.ndarray:
 
 
 def _copy_names(codes: np.ndarray, found: np.ndarray, ids: np.ndarray) -> None:
-    """Copy names into blank-padded rows; raise for invalid names."""
+    """Copy names into `found`, whose rows consist of blanks; raise for invalid names."""
     near = codes[:, :WIDTH]
     np.copyto(found[:, : near.shape[1]], near, where=near != 0, casting="unsafe")
     blank = found == _BLANK
@@ -215,7 +218,7 @@ class LocalAtoms:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names of the given vectors."""
+        """Names of those of positions, velocities and forces that the user passed."""
         return tuple(name for name in FIELDS if self.array(name) is not None)
 
     @property
@@ -241,21 +244,24 @@ class LocalAtoms:
         }
 
     def array(self, name: str) -> np.ndarray | None:
-        """Return the array of this name; None if it was not given."""
+        """Return the array of this name; None if the user did not pass it."""
         return self._by_name[name]
 
     def copied(self) -> Self:
-        """Copy all arrays."""
+        """Return these atoms with copies of all arrays."""
         copies: dict[str, Any] = {name: array.copy() for name, array in self._arrays()}
         return replace(self, **copies)
 
     def without(self, *names: str) -> Self:
-        """Return a copy without some arrays."""
+        """Return these atoms without the arrays of these names."""
         nothing: dict[str, Any] = dict.fromkeys(names)
         return replace(self, **nothing)
 
     def as_double(self, double: bool) -> Self:
-        """Convert vectors to 64 or 32 bits, to match other ranks if this rank has no atoms."""
+        """Convert positions, velocities and forces to 64 or 32 bits.
+
+        This rank's numbers then match those of other ranks, even if it has no atoms.
+        """
         kind = np.float64 if double else np.float32
         vectors: dict[str, Any] = {
             name: array.astype(kind, copy=False) for name, array in self._arrays() if name in FIELDS
@@ -289,7 +295,10 @@ class LocalAtoms:
 
 
 def check_agreement(keys: list[dict[str, object]]) -> None:
-    """Raise `UnwritableError` if ranks disagree; a "type" of None agrees with any type."""
+    """Raise `UnwritableError` if the items of `keys`, one per rank, differ.
+
+    A "type" of None agrees with any type.
+    """
     if all(one is keys[0] for one in keys):
         return
     for name in keys[0]:
@@ -305,7 +314,7 @@ def check_agreement(keys: list[dict[str, object]]) -> None:
 
 
 def _step(step: Any) -> int:
-    """Check that a step is a whole number; it is not rounded."""
+    """Return a step as int; raise if it is not a whole number of 64 bits."""
     try:
         found = operator.index(step)
     except TypeError:
@@ -428,7 +437,10 @@ def _batches(ids: np.ndarray, n_atoms: int, buffer: int) -> Iterator[tuple[int, 
 
 
 def _within(ids: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Find the atoms with ids above `first` up to `last`, without a mask of all atoms."""
+    """Return the indices of the atoms with ids above `first` up to `last`.
+
+    No mask of all atoms is needed, which saves memory.
+    """
     found = [np.empty(0, dtype=np.int64)]
     for begin in range(0, len(ids), BATCH):
         some = ids[begin : begin + BATCH]
@@ -455,7 +467,7 @@ def check_same_property(
     n_atoms: int,
     held: Callable[[str, int, int], np.ndarray | None],
 ) -> None:
-    """Raise `UnwritableError` if a static property differs from that in a file to be extended.
+    """Raise `UnwritableError` if a property of atoms differs from that in a file to be extended.
 
     On rank 0, `held(name, first, n)` returns the file's values for `n` atoms from atom `first` on,
     counted from 0; None if the file does not store the property.
@@ -470,10 +482,10 @@ def check_same_property(
 
 
 class StaticProperties:
-    """Check that static properties of atoms are equal in every frame.
+    """Check that names, masses and charges of atoms are equal in every frame.
 
-    Digests are compared, which do not depend on the order of atoms or on their distribution over
-    ranks.
+    Only digests are compared. They do not depend on the order of atoms, or on their distribution
+    over ranks.
     """
 
     def __init__(self, errors: "RankErrors", path: str):
@@ -483,8 +495,9 @@ class StaticProperties:
         self._found: dict[str, int] = {}
 
     def check_unchanged(self, ids: np.ndarray, properties: Mapping[str, np.ndarray | None]) -> None:
-        """Raise `UnwritableError` if values, 8 bytes per atom, differ from those of earlier frames.
+        """Raise `UnwritableError` if a property differs from that of earlier frames.
 
+        `properties` contains the values by name, with 8 bytes per atom.
         All ranks must pass the same properties. A property that is None is not checked.
         """
         mine = {name: _digest(ids, one) for name, one in properties.items() if one is not None}
@@ -500,7 +513,7 @@ class StaticProperties:
                     )
 
     def keep(self) -> None:
-        """Store the digests of the last check for later frames; called once a frame is written."""
+        """Store the digests of the last check for later frames; called after a frame is written."""
         self._kept |= self._found
 
 
@@ -538,7 +551,7 @@ def _check_values(
 
 
 def _text(value: np.ndarray | np.generic) -> str:
-    """Format a name or a number for a message."""
+    """Format an atom's name, mass or charge for a message."""
     if value.dtype == np.uint8:
         return repr(value.tobytes().decode("latin-1").strip())
     return str(value)

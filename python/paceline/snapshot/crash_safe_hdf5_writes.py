@@ -1,7 +1,7 @@
 """Delay HDF5's writes until a frame is complete, and order them so that a crash does no damage.
 
-HDF5 writes its records one by one, in its own order. If a program dies in between, its file may
-count a frame without values, or lose other frames. On a full disk, HDF5 crashes. Here, changes
+HDF5 writes its metadata piece by piece, in its own order. If a program dies in between, its file
+may count a frame without values, or lose other frames. On a full disk, HDF5 crashes. Here, changes
 within the committed size of the file wait in memory until disk space for all of them is reserved.
 Then they are written in an order in which the file is valid after any number of writes. Bytes
 beyond the committed end may be written earlier.
@@ -28,8 +28,9 @@ _WORD = 8
 _CHILDREN = 64
 #: Number of bytes before the first key of a B-tree node.
 _FIRST_KEY = 24
-#: Offset of a dataset's shape in its header, bytes: 16 for the header, 8 for the first message, 8
-#: in the message (version, rank, flag of limits). The shape is followed by its limits.
+#: Offset of a dataset's shape in its header, bytes. It follows 16 bytes of the header, 8 bytes of
+#: the first message's header, and 8 bytes of the message (version, number of dimensions, flag for
+#: limits). The limits of the dimensions follow the shape.
 _ROWS = 32
 #: Type of the header message that contains the shape.
 _SHAPE = b"\x01\x00"
@@ -42,7 +43,7 @@ _END = 40
 
 
 class Change(NamedTuple):
-    """Bytes of the file before and after a change."""
+    """Bytes of the file at an offset, before and after a change."""
 
     offset: int
     old: bytes
@@ -52,7 +53,7 @@ class Change(NamedTuple):
 def order_writes(changes: Sequence[Change], rows: Sequence[int]) -> list[Piece]:
     """Split changes into writes, ordered so that the file is valid after any number of writes.
 
-    The numbers of rows, at the offsets `rows`, are written last, in this order.
+    The datasets' numbers of rows, at the offsets `rows`, are written last, in this order.
     """
     changes = sorted(changes)
     nodes = [change for change in changes if _is_node(change.old) and _is_node(change.new)]
@@ -70,7 +71,7 @@ def order_writes(changes: Sequence[Change], rows: Sequence[int]) -> list[Piece]:
 
 
 def _words(change: Change) -> Iterator[Piece]:
-    """Yield the changed words, with their offsets in the change."""
+    """Yield the words of 8 bytes that differ, with their offsets in the change."""
     for at in range(0, len(change.new), _WORD):
         word = change.new[at : at + _WORD]
         if word != change.old[at : at + _WORD]:
@@ -78,12 +79,12 @@ def _words(change: Change) -> Iterator[Piece]:
 
 
 def _is_node(data: bytes) -> bool:
-    """True if bytes are a node of a B-tree."""
+    """Return True if bytes are a node of a B-tree."""
     return data.startswith(b"TREE")
 
 
 def _level(change: Change) -> int:
-    """Return the level of a B-tree node; leaves have level 0."""
+    """Return the level of the B-tree node that a change writes; leaves have level 0."""
     return change.new[5]
 
 
@@ -110,7 +111,10 @@ def _node(change: Change) -> list[Piece]:
 
 
 class RowCount(NamedTuple):
-    """Offset of a dataset's number of rows (8 bytes), and offset of its limit, if any."""
+    """Offsets of a dataset's number of rows (8 bytes), and of the maximum of this number.
+
+    The latter is None for a dataset in chunks.
+    """
 
     offset: int
     limit_offset: int | None
@@ -133,9 +137,10 @@ class RowCount(NamedTuple):
 
 
 def superblock_end(head: bytes) -> int | None:
-    """Read where the file ends from the superblock; a killed program may have left bytes after it.
+    """Return the end of the file that its superblock states, bytes.
 
-    Returns None if the first 48 bytes are not a superblock of the version that paceline writes.
+    A killed program may have left bytes after this end. `head` contains the first 48 bytes of the
+    file. Returns None if they are not a superblock of the version that paceline writes.
     """
     if head[:_VERSION] != _SIGNATURE or head[_VERSION] != 0 or len(head) < _END + _WORD:
         return None
@@ -157,7 +162,7 @@ class CrashSafeFile(FileAtOffset):
 
     @property
     def size(self) -> int:
-        """Committed size of the file, bytes: its size at the last `apply`."""
+        """Committed size of the file, bytes: its size after the last `apply`, or when opened."""
         return self._end
 
     def writable(self) -> bool:
@@ -196,7 +201,7 @@ class CrashSafeFile(FileAtOffset):
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:
-        """Set the size, by default to the present offset."""
+        """Set the size that the file has after `apply`, by default to the current offset."""
         self._size = self._at if size is None else size
         return self._size
 
@@ -206,7 +211,7 @@ class CrashSafeFile(FileAtOffset):
             raise self._refusal
 
     def apply(self, rows: Sequence[int]) -> None:
-        """Write all waiting changes; the numbers of rows, at the offsets `rows`, come last.
+        """Write all waiting changes; the datasets' numbers of rows, at the offsets `rows`, last.
 
         If disk space is insufficient, or an earlier write failed, an error is raised before any
         committed byte is changed.
@@ -223,7 +228,7 @@ class CrashSafeFile(FileAtOffset):
         self._end = self._size
 
     def _change(self, offset: int, size: int) -> Change:
-        """Return the bytes on the disk, and the waiting bytes that replace them."""
+        """Return `size` bytes of the file at an offset, and the waiting bytes that replace them."""
         old = self._output.read(offset, size).ljust(size, b"\0")
         self.seek(offset)
         return Change(offset, old, self.read(size))

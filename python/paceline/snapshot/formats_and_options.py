@@ -1,4 +1,4 @@
-"""Options of snapshots: formats, writing and reading ranks, and files that are being written."""
+"""Formats and options of `paceline.snapshot.Writer`, and the register of files being written."""
 
 import os
 import sys
@@ -28,7 +28,10 @@ _OPEN_FILES: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDiction
 
 
 class ContainerFile(Container):
-    """File of a single frame, or of consecutive frames after a header that counts them."""
+    """File that the compiled module writes: a single frame, or frames one after another.
+
+    In a file of several frames, a header counts them.
+    """
 
     def __init__(self, kind: str, settings: Settings):
         super().__init__(settings)
@@ -48,7 +51,7 @@ class ContainerFile(Container):
         self.n_frames = self._file.n_frames
 
     def place(self, contents: Contents, heading: Heading) -> Place:
-        """Allocate the next frame."""
+        """Allocate the next frame; return where its atoms are written."""
         with writing_to(self._settings.path):
             path, starts, warning = self._file.place(
                 field_bits(contents.fields),
@@ -84,7 +87,7 @@ class ContainerFile(Container):
 
 @dataclass(frozen=True)
 class FileFormat:
-    """Output format."""
+    """Output format of snapshots: its file, its encoder, and the data and options it supports."""
 
     name: str
     #: Function that creates the file object on rank 0.
@@ -97,7 +100,7 @@ class FileFormat:
     in_lines: bool = False
     #: True if the file stores names, masses and charges only once.
     static_properties: bool = False
-    #: Names of supported options that not all formats have.
+    #: Those of `OPTIONS` that the format supports.
     options: tuple[str, ...] = ()
 
     def check_title(self, title: str) -> None:
@@ -156,7 +159,8 @@ FORMATS = {
         _frame_file("DCD", fields=("positions",)),
     )
 }
-#: File name extensions, and words that may stand anywhere between dots in a file name.
+#: Formats by file name extension; and formats whose name determines them as a word of the file name
+#: between dots.
 _ENDINGS = {".h5md": "H5MD", ".h5": "H5MD", ".hdf5": "H5MD", ".nc": "NetCDF", ".ncdf": "NetCDF"} | {
     ".dcd": "DCD"
 }
@@ -207,7 +211,7 @@ def unregister(writer: object) -> None:
 
 
 def _are_same(name: str, other: str) -> bool:
-    """True if two names refer to the same file, for example by hard links."""
+    """Return True if two names refer to the same file, for example by hard links."""
     try:
         return name == other or os.path.samefile(name, other)
     except OSError:
@@ -220,7 +224,7 @@ class WriterOptions:
 
     format: FileFormat
     settings: Settings
-    #: Item of `METHODS`.
+    #: Method of writing, an item of `METHODS`.
     method: Any
     #: Value of the argument `writers`.
     writers: int | tuple[int, ...] | None
@@ -313,7 +317,10 @@ def _check_threads() -> None:
 
 
 def given_writers(writers: int | Sequence[int], nodes: Sequence[str]) -> list[int]:
-    """Return the writing ranks, given their number or the ranks; raise if these are invalid."""
+    """Return the writing ranks, sorted; `writers` is their number, or the ranks themselves.
+
+    Raises `UnsupportedError` if there are no such ranks. `nodes` contains the host of each rank.
+    """
     n_ranks = len(nodes)
     if isinstance(writers, int | np.integer):
         if not 1 <= writers <= n_ranks:

@@ -1,4 +1,4 @@
-"""Files that MPI ranks read: locations of frames, and of atoms in stored order."""
+"""Locate frames in a file, and atoms in the order in which it stores them, for MPI ranks."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,16 +32,16 @@ _PART = 8
 
 @dataclass(frozen=True)
 class AtomNumbering:
-    """Runs of consecutive atom numbers, for files that do not number their atoms 1, 2, 3 …."""
+    """Ranges of consecutive atom numbers, for files that do not number their atoms 1, 2, 3 …."""
 
-    #: First number of each run, increasing; shape (n_rows,).
+    #: First number of each range, increasing; shape (n_rows,).
     starts: np.ndarray
-    #: Number of atoms before each run, followed by the total; shape (n_rows + 1,).
+    #: Number of atoms before each range, followed by the total; shape (n_rows + 1,).
     before: np.ndarray
 
     @classmethod
     def of(cls, numbers: np.ndarray) -> Self:
-        """Find the runs in all atoms' numbers, which must be increasing.
+        """Find the ranges in the numbers of all atoms, which must be increasing.
 
         Examples
         --------
@@ -58,7 +58,7 @@ class AtomNumbering:
 
     @property
     def n_gaps(self) -> int:
-        """Number of gaps."""
+        """Number of gaps between the ranges."""
         return len(self.starts) - 1
 
     @property
@@ -109,7 +109,11 @@ class AtomNumbering:
 
 
 class TextFrameLocation(NamedTuple):
-    """Location of a text frame, whose atoms the compiled module reads in double precision."""
+    """Location of a frame of a text file, for the compiled module, which reads float64.
+
+    `layout` and `samples` are those of `IndexedFileSpec`; `samples` are digests of parts of the
+    file, with which readers verify it. `offset` and `size` are in bytes.
+    """
 
     layout: bytes
     samples: bytes
@@ -130,7 +134,7 @@ class AtomBatch(NamedTuple):
     charges: np.ndarray | None
 
     def counted(self, numbering: AtomNumbering) -> Self:
-        """Convert the atoms' numbers in the file to ids, and remove rows whose number is unused."""
+        """Convert the atoms' numbers in the file to ids; remove rows whose number is of no atom."""
         assert self.ids is not None
         ids, there = numbering.ids_of(self.ids)
         if there.all():
@@ -154,17 +158,17 @@ class FrameInfo:
     step: int
     #: Time, ps.
     time: float
-    #: Number of atom slots in the file.
+    #: Number of rows for atoms in a stored frame; rows may be unused if the file stores ids.
     n_places: int
     #: Location in a text file of DL_POLY; None for other formats.
     text: TextFrameLocation | None = None
-    #: Those of `STATIC_PROPERTIES` that the file stores for the frame.
+    #: Those of "names", "masses" and "charges" that the file stores for the frame.
     known: Sequence[str] = ()
     #: Rows of "ids" and of the `known` properties in an HDF5 file.
     rows: Mapping[str, "AtomRow"] = field(default_factory=dict)
     #: Mapping between the atoms' numbers in the file and ids, if the file has "ids".
     numbering: AtomNumbering | None = None
-    #: True for vectors along which the cell is periodic.
+    #: For each cell vector, True if the cell is periodic along it.
     periodic: Sequence[bool] = (True, True, True)
 
     @property
@@ -179,7 +183,7 @@ class FrameInfo:
 
     @property
     def name(self) -> str:
-        """Name in messages."""
+        """Path and number of the frame, for messages."""
         return f"{self.path}: frame {self.frame}"
 
     @property
@@ -234,7 +238,7 @@ class FrameInfo:
         return self.vectors
 
     def read(self, first: int, last: int) -> AtomBatch:
-        """Decode the atoms in the slots of the file from `first` to `last`, which is excluded."""
+        """Decode the atoms in the rows of the stored frame from `first` to `last` (excluded)."""
         atoms = np.arange(first, last)
         decoded = FrameBuffer.allocate(
             self.extents.frames.astype(np.int64), len(atoms), self.fields
@@ -270,7 +274,7 @@ class SnapshotFile:
         self._file = self._as_stored(file, buffer) if isinstance(file, Hdf5File) else file
 
     def _as_stored(self, file: Hdf5File, buffer: int) -> Hdf5File:
-        """Return the file with atoms in stored order; find properties and ids of atoms."""
+        """Return the file with atoms in stored order; also find its atoms' properties and ids."""
         from paceline.hdf5.read_topology import AtomColumn, find_atom_columns
 
         found = file.chunk_index

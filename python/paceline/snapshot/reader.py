@@ -26,9 +26,9 @@ T = TypeVar("T")
 class Snapshot:
     """Atoms of one rank in a frame, with cell, step and time.
 
-    The arrays belong to the rank, which may change them.
+    The rank may change the arrays.
 
-    With ghosts, each array contains first the rank's own atoms, then the ghosts.
+    If ghosts were requested, each array contains first the rank's own atoms, then the ghosts.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Snapshot:
 
 
 class ReadCost(NamedTuple):
-    """Cost of one frame on one rank.
+    """Times, messages and memory of one rank for reading one frame.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class OwnerFunction:
         self._info = info
 
     def __call__(self, ids: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Return the rank that owns each atom, given the atom's id and the bytes of its position.
+        """Return the rank that owns each atom, given the atoms' ids and the bytes of positions.
 
         The compiled module checks that each number is a valid rank.
         """
@@ -172,18 +172,18 @@ class Reader:
     Attributes
     ----------
     path : str
-        Absolute path.
+        Absolute path of the file.
     format : str
     n_atoms, n_frames : int
     readers : list of int
         Ranks that read.
     cost : ReadCost or None
-        Cost of the last frame on this rank.
+        Cost of the last frame on this rank; None before the first frame.
 
     Raises
     ------
     UnsupportedError
-        The format of the file is not recognised, there are fewer ranks than readers, or ranks
+        The format of the file is not supported, there are fewer ranks than readers, or ranks
         disagree about the file or the options.
     DamagedFileError
         The first frame or the header of the file is damaged.
@@ -351,7 +351,10 @@ class Reader:
         owner: Callable[[np.ndarray], object] | None,
         ghosts: float | None,
     ) -> Any:
-        """Read columns, their cost, and images; return None if another rank has failed."""
+        """Return columns, their cost, and images of this rank's atoms.
+
+        Return None if another rank has failed.
+        """
         owners: Any = None
         if shape is not None:
             info.require_positions()

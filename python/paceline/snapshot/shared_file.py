@@ -1,4 +1,4 @@
-"""Files that ranks write together: rank 0 writes all parts except the atoms.
+"""Files that MPI ranks write together: all ranks write atoms, and rank 0 all other parts.
 
 An existing file grows in place; a new file appears under its name when its first frame is complete.
 """
@@ -30,7 +30,7 @@ _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of an output file."""
+    """Options of an output file of `paceline.snapshot.Writer`."""
 
     #: Absolute path.
     path: str
@@ -41,7 +41,7 @@ class Settings:
     append: bool
     #: True if an existing file is replaced.
     overwrite: bool
-    #: Maximum number of frames, for a layout that needs it.
+    #: Maximum number of frames, for contiguous storage in H5MD; None otherwise.
     n_frames: int | None
     #: True for 64-bit numbers, if the format offers a choice.
     double: bool
@@ -53,7 +53,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Contents:
-    """Fields ("positions", "velocities", "forces", in this order), and whether there is a cell."""
+    """Content of a frame: its fields, and True if it has a cell.
+
+    Fields are "positions", "velocities" and "forces", in this order.
+    """
 
     fields: tuple[str, ...]
     has_cell: bool
@@ -93,7 +96,10 @@ class Container(ABC):
 
     @abstractmethod
     def place(self, contents: Contents, heading: Heading) -> Place:
-        """Allocate the next frame; raise `UnwritableError` if the file cannot store it."""
+        """Allocate the next frame, and return where ranks write its atoms.
+
+        Raises `UnwritableError` if the file cannot store the frame.
+        """
 
     @abstractmethod
     def commit(self) -> None:
@@ -111,7 +117,7 @@ class Container(ABC):
         return None
 
     def put_properties(self, first: int, properties: np.ndarray) -> None:
-        """Write static properties of some atoms of a new file, before its first commit.
+        """Write names, masses and charges of some atoms of a new file, before its first commit.
 
         Atoms are counted from 0; `properties` are records of "name", "mass" (u) and "charge" (e).
         """
@@ -156,7 +162,7 @@ def check_atom_count(path: str, found: int, expected: int) -> None:
 
 
 def _presence(there: bool) -> str:
-    """Describe the presence of a cell for an error."""
+    """Describe for an error message whether there is a cell."""
     return "one" if there else "none"
 
 
@@ -216,7 +222,7 @@ class Output:
                 left, offset = left[done:], offset + done
 
     def reserve(self, offset: int, size: int) -> None:
-        """Reserve disk space for bytes, if the system supports it."""
+        """Reserve disk space for `size` bytes at an offset, if the file system supports it."""
         if size > 0:
             with writing_to(self.path):
                 try:

@@ -1,4 +1,4 @@
-"""Write H5MD snapshots: HDF5 writes metadata and allocates frames, in which ranks write atoms."""
+"""Write H5MD snapshots: HDF5 writes metadata and allocates frames; ranks write atoms into them."""
 
 import contextlib
 import os
@@ -48,7 +48,7 @@ from paceline.snapshot.shared_file import (
 
 #: Maximum size of a chunk, bytes: HDF5 stores it in 32 bits.
 _LARGEST_CHUNK = 2**32 - 1
-#: Names of atom properties in the file.
+#: Names of atom properties in an H5MD file, by their names in `STATIC_PROPERTIES`.
 _PROPERTIES = {"names": "name", "masses": "mass", "charges": "charge"}
 
 
@@ -82,7 +82,7 @@ class H5MD(Container):
             check_output(settings.path, overwrite=settings.overwrite)
 
     def place(self, contents: Contents, heading: Heading) -> Place:
-        """Allocate the next frame."""
+        """Allocate the next frame; return where its atoms are written."""
         path = self._settings.path
         if self._contents is not None:
             check_contents(path, contents, self._contents)
@@ -97,7 +97,7 @@ class H5MD(Container):
         return Place(self._output.name, starts)
 
     def _allocate(self, dataset: h5py.Dataset) -> int:
-        """Allocate the next frame of a dataset; return its offset."""
+        """Allocate the next frame of a dataset; return the frame's offset in the file."""
         limit = dataset.maxshape[0]
         if dataset.chunks is None and self.n_frames == limit:
             raise UnwritableError(
@@ -169,8 +169,8 @@ class H5MD(Container):
         )
         self._file.flush()
         for one in self._rows:
-            # Write the number of rows without HDF5. It cannot extend contiguous datasets: it would
-            # count all rows for which they have space, from the first frame on.
+            # Write the number of rows without HDF5, because HDF5 cannot extend contiguous datasets:
+            # it counts all rows for which they have space, from the first frame on.
             self._file_bytes.seek(one.offset)
             self._file_bytes.write((self.n_frames + 1).to_bytes(8, "little"))
         self._file_bytes.apply([one.offset for one in self._rows])
@@ -178,7 +178,10 @@ class H5MD(Container):
         self._last_step, self._heading = frame.step, None
 
     def cut_back(self) -> None:
-        """Discard changes that HDF5 keeps in memory, and open the file as it is on the disk."""
+        """Discard changes that HDF5 keeps in memory, and open the file as it is on the disk.
+
+        If no frame is complete yet, remove the file.
+        """
         if self._output is None:
             return
         self._heading = None
@@ -202,7 +205,7 @@ class H5MD(Container):
             self._close_unwritten()
 
     def stored_property(self, name: str, first: int, n_atoms: int) -> np.ndarray | None:
-        """Return names, masses or charges of the atoms."""
+        """Return names, masses or charges of `n_atoms` atoms; None if the file lacks them."""
         where = property_path(_PROPERTIES[name])
         if self._file is None or where not in self._file:
             return None
@@ -257,7 +260,10 @@ def _create(h5: h5py.Group, settings: Settings, contents: Contents) -> None:
 
 
 def _inspect(h5: h5py.Group, settings: Settings) -> _Existing:
-    """Find the contents of a file; raise if system or layout are not those of this writer."""
+    """Find the contents of a file to be extended.
+
+    Raise if its atoms or its layout differ from those that this writer writes.
+    """
     group = h5.get(f"particles/{GROUP}")
     if group is None or "position/value" not in group:
         raise _mismatch_error(settings.path, f"has no particles/{GROUP}/position/value")
@@ -279,7 +285,7 @@ def _inspect(h5: h5py.Group, settings: Settings) -> _Existing:
 
 
 def _check_alike(group: h5py.Group, name: str, settings: Settings) -> None:
-    """Raise if an element's layout differs from paceline's."""
+    """Raise if an H5MD element ("position", …) is not stored as this writer stores it."""
     element, n_atoms = group[name], settings.n_atoms
     values = element["value"]
     properties = values.id.get_create_plist()
@@ -310,7 +316,7 @@ def _check_alike(group: h5py.Group, name: str, settings: Settings) -> None:
 
 
 def _mismatch_error(path: str, found: str) -> UnsupportedError:
-    """Create the error for a file that cannot be continued."""
+    """Create the error that names a file that cannot be continued, and the reason `found`."""
     return UnsupportedError(
         f"{path} {found}, unlike the files of paceline.snapshot: it cannot be continued; write to "
         "a new file"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class BackgroundWrite:
-    """Thread that writes one frame at a time.
+    """Thread that writes a rank's atoms of one frame, while the caller goes on.
 
     The process does not end before the frame is written. The write can finish while ranks end,
     because all ranks have started it with all their data, and MPI is finalised after Python's own
@@ -60,7 +60,7 @@ class BackgroundWrite:
             self._error = error
 
     def wait(self) -> None:
-        """Wait for the running call; raise the error of the last call."""
+        """Wait for the running call, if any; raise the error of the last call."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -72,8 +72,8 @@ class BackgroundWrite:
         """Warn that the file was not closed, and report an error in its last frame."""
         if self._thread is None:
             return
-        # If the writer is garbage-collected in its own thread, the write is already done, and the
-        # thread cannot wait for itself.
+        # If the writer is garbage-collected in this thread itself, the frame is already written,
+        # and the thread cannot wait for itself.
         if self._thread is not threading.current_thread():
             self._thread.join()
         how = "its last frame is in it"
@@ -100,7 +100,7 @@ class WriteSession:
         self._prepare(choose)
 
     def _prepare(self, choose: Callable[[], WriterOptions]) -> None:
-        """Agree on the options, and open the file on rank 0."""
+        """Check that all ranks passed the same options, and open the file on rank 0."""
         errors = self._errors
 
         def key() -> dict[str, object]:
@@ -165,7 +165,7 @@ class WriteSession:
                 raise
 
     def _coding(self, contents: Contents) -> "_core.SnapshotFormat":
-        """Return the encoder of atoms."""
+        """Return the encoder of atoms for frames with these contents."""
         if contents not in self._codings:
             with naming_file(self.path):
                 self._codings[contents] = self._options.format.coding(contents.fields, self._double)
@@ -178,7 +178,7 @@ class WriteSession:
         contents: Contents,
         coding: "_core.SnapshotFormat",
     ) -> None:
-        """Write a checked frame; `encoded` contains only the arrays that frames store."""
+        """Write a checked frame; `encoded` contains only the arrays that each frame stores."""
         errors, n_atoms = self._errors, self._options.settings.n_atoms
         has_static = self._options.format.static_properties
         container = self._container
@@ -275,7 +275,7 @@ class WriteSession:
                 raise missed
 
     def release(self) -> None:
-        """Close the files of this rank; not collective."""
+        """Close the file if this is rank 0, without communication with other ranks."""
         if self._container is not None:
             container, self._container = self._container, None
             unregister(self)
@@ -322,8 +322,8 @@ class Writer:
         Memory of a writing rank in addition to its own atoms, independent of `n_atoms`: bytes, or
         "64 MiB".
     append : bool
-        True to extend an existing file. It must have the same number of atoms, the same fields and,
-        if stored, the same names; for H5MD also the same masses and charges. An incomplete last
+        True to extend an existing file. It must have the same number of atoms and the same fields.
+        Names in the file must be the same, and for H5MD also masses and charges. An incomplete last
         frame of a killed program is removed.
     overwrite : bool
         True to replace an existing file when the first frame is complete.
@@ -449,7 +449,7 @@ class Writer:
 
     @property
     def costs(self) -> "list[_core.SnapshotCost]":
-        """Costs of each frame on this rank."""
+        """Cost of each frame on this rank."""
         return self._session.costs
 
     def write(

@@ -85,7 +85,7 @@ def matching_objects(address: str) -> list[str]:
 
 
 def _matches(address: str, pattern: str) -> bool:
-    """Compare an address with a pattern part by part, so that `*` does not match a slash."""
+    """Return True if an address matches a pattern part by part: `*` does not match a slash."""
     parts, patterns = address.split("/"), pattern.split("/")
     return len(parts) == len(patterns) and all(
         re.match(translate(known), part) for part, known in zip(parts, patterns, strict=True)
@@ -93,10 +93,10 @@ def _matches(address: str, pattern: str) -> bool:
 
 
 def local_copy(name: object, folder: Path | None) -> object:
-    """Copy a file at an address into the cache folder, and return its path.
+    """Copy a file at an address into the cache folder, and return the path of the copy.
 
-    An existing copy of the same version is reused. Names that are not addresses are returned
-    unchanged.
+    An existing copy is reused if the server states versions, and the version is the same. Names of
+    local files, and objects that are not names, are not copied.
     """
     if not isinstance(name, str | os.PathLike):
         return name
@@ -123,5 +123,5 @@ def local_copy(name: object, folder: Path | None) -> object:
 
 
 def sizes_of(names: Sequence[str]) -> list[int]:
-    """Return the sizes of local files, bytes; 0 for objects, whose sizes are found later."""
+    """Return the sizes of files, bytes; 0 for addresses, because their sizes are found later."""
     return [0 if is_address(name) else os.stat(name).st_size for name in names]

@@ -25,7 +25,7 @@ NO_TIMES = "an array holds none, and frames are counted as 1 ps apart"
 
 
 def refuse_numbers(given: object) -> None:
-    """Raise `TypeError` for numbers, or lists of them, in the place of a file or an array."""
+    """Raise `TypeError` for None, a number, a list or a tuple instead of a file or an array."""
     if given is None or isinstance(given, list | tuple | int | float | complex | np.number):
         raise TypeError(
             "expected names of files or a NumPy array, found "
@@ -37,8 +37,9 @@ def refuse_numbers(given: object) -> None:
 def check_positions(array: np.ndarray, order: str = "fac") -> np.ndarray:
     """Return a view of positions with the shape (n_frames, n_atoms, 3).
 
-    `order` names the axes of the input: f (frames), a (atoms), c (coordinates). Raises
-    `ValueError` for an array of another shape, or without real numbers.
+    `order` names the axes of the input: f (frames), a (atoms), c (coordinates). An array of shape
+    (n_atoms, 3) is one frame. Raises `ValueError` for an array that is masked, empty, of another
+    shape, or without real numbers.
     """
     if sorted(order) != ["a", "c", "f"]:
         raise ValueError(f"expected an order of f, a and c, found {order!r}")
@@ -65,7 +66,7 @@ def check_positions(array: np.ndarray, order: str = "fac") -> np.ndarray:
 
 @dataclass(frozen=True)
 class ArraySlice:
-    """Frames of arrays, sent to a worker in place of part of a file index.
+    """Frames of arrays in memory. A task for a worker contains them in place of file offsets.
 
     Pickling leaves out all frames except `rows`, and all atoms and fields that `sent` does not
     name.
@@ -73,7 +74,7 @@ class ArraySlice:
 
     #: Array of each field, real numbers, shape (n_frames, n_atoms, 3).
     values: Mapping[str, np.ndarray]
-    #: Row indices into the arrays.
+    #: Rows of the arrays that are the frames of this slice.
     rows: slice | np.ndarray
     #: Cell lengths and angles, Å and degrees, float32, shape (n_rows, 6).
     dimensions: np.ndarray
@@ -83,9 +84,9 @@ class ArraySlice:
     steps: np.ndarray
     #: Bits of the fields that the frames contain.
     held: int
-    #: Atoms and fields to send; None for all.
+    #: Atoms and fields to send to workers; None for all.
     sent: "SentValues | None" = None
-    #: True if the arrays contain only the requested atoms.
+    #: True if the arrays contain only the atoms that the worker needs.
     has_wanted_only: bool = False
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -129,7 +130,7 @@ def _receive_slice(
     held: int,
     has_wanted_only: bool,
 ) -> ArraySlice:
-    """Create the slice that a worker receives."""
+    """Create the slice in the worker that receives it."""
     values = {name: part.array for name, part in parts.items()}
     every = slice(None)
     return ArraySlice(values, every, dimensions, times, steps, held, None, has_wanted_only)
@@ -153,7 +154,7 @@ class SentValues:
     def parts(
         self, values: Mapping[str, np.ndarray], rows: slice | np.ndarray
     ) -> tuple[dict[str, SharedArray], bool]:
-        """Return the values of some rows, and whether they include only the requested atoms."""
+        """Return the values of some rows by field, and True if they include only `atoms`."""
         fields = [name for name in self.fields if name in values]
         if isinstance(rows, slice) and fields and all(name in self.mapped for name in fields):
             files: Mapping[str, ArrayStore] = self.mapped
@@ -190,7 +191,7 @@ class ArrayReader:
     def read(
         self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
     ) -> FileReadStats:
-        """Copy the values of atoms. No frame is skipped, because arrays cannot be damaged."""
+        """Copy the values of atoms into a buffer. No frame is skipped: arrays cannot be damaged."""
         begun = time.monotonic_ns()
         (found,) = extents.slices
         for name in self.fields:
@@ -273,7 +274,7 @@ class ArrayFile:
 
     @property
     def content(self) -> str:
-        """Digest of all values, 32 hex digits."""
+        """Digest of all values, cells and times, 32 hex digits."""
         sha = hashlib.sha256()
         for name, array in self.values.items():
             sha.update(f"{name} {array.dtype.str} {array.shape}".encode())
@@ -295,7 +296,7 @@ class ArrayFile:
         return ArraySpec(self.path)
 
     def spec_of(self, frame: int) -> tuple[ArraySpec, int]:
-        """Return the description of one frame for a worker, and its number of atoms."""
+        """Return the description for a worker, and the number of atoms; equal for all frames."""
         return self.spec, self.n_atoms
 
     def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -336,7 +337,10 @@ class ArrayFile:
 
 
 def _rows_of(frames: np.ndarray) -> slice | np.ndarray:
-    """Return increasing, equally spaced frames as a slice, for which indexing returns a view."""
+    """Return increasing, equally spaced frames as a slice, and other frames unchanged.
+
+    Indexing an array with a slice returns a view, without a copy.
+    """
     step = int(frames[1] - frames[0]) if len(frames) > 1 else 1
     if step < 1 or (frames[1:] - frames[:-1] != step).any():
         return frames
@@ -366,7 +370,7 @@ class ArrayChain(Chain):
 
     @property
     def content(self) -> str:
-        """Digest of all values."""
+        """Digest of all values, cells and times."""
         return self._file.content
 
     def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:

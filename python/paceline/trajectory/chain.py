@@ -39,15 +39,15 @@ from paceline.trajectory.open import OBJECTS_AT_A_TIME, notes_of, open_files, re
 #: Maximum difference between times of the same frame in two files, relative to the largest time.
 _ROUNDING = 1e-6
 
-#: Values of `index_origin` for indexes that contain the times of all frames. So these times need no
-#: request to an object store.
+#: Values of `TrajectoryFile.index_origin` for indexes that contain the times of all frames. For
+#: these files, reading times needs no request to an object store.
 _WITH_TIMES = ("scanned", "extended", "loaded", "HDF5's own")
 
 #: Maximum size of the blocks of scanned objects that are kept for the analyses, bytes; at most half
 #: of the free space of the folder for temporary files is used.
 _KEPT_OF_SCANS = 8 << 30
 
-#: Maximum number of cases that a warning lists.
+#: Maximum number of files, or of overlaps of files, that a warning lists.
 _NAMED = 3
 
 
@@ -185,7 +185,7 @@ class Chain:
             self._choose([k for k, kept in enumerate(self._kept) if kept is None or len(kept)])
 
     def _warn_of_counted(self) -> None:
-        """Warn of files without times: repeated frames cannot be found by time."""
+        """Warn of files without times, because repeated frames cannot be found in these files."""
         pairs = zip(self.names, self.files, strict=True)
         if counted := [name for name, file in pairs if file.frames_counted]:
             warn(
@@ -253,7 +253,7 @@ class Chain:
 
     @property
     def content(self) -> str:
-        """Return a text that identifies the frames in a checkpoint."""
+        """Text by which a checkpoint recognises the frames."""
         return ", ".join(file.fingerprint for file in self.files)
 
     @property
@@ -297,21 +297,21 @@ class Chain:
         return Extents(files, numbers, offsets, sizes, tuple(slices))
 
     def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:
-        """Return the function that locates frames for the workers of a source.
+        """Return the function that locates frames for workers, which read from `source`.
 
-        `by_file` means that workers are processes of this machine that can open this process's
-        files.
+        `by_file` is true if the workers are processes of this machine, and can open files that this
+        process writes.
         """
         return self.extents
 
     def locate(self, frame: int) -> tuple[int, int]:
-        """Return the file of one frame, and the frame's number in that file."""
+        """Return the index in `files` of the file of one frame, and the frame's number in it."""
         k = bisect_right(self._stops, frame)
         kept, number = self._kept[k], frame - int(self._begins[k])
         return k, number if kept is None else int(kept[number])
 
     def extent(self, frame: int) -> tuple[int, Extents]:
-        """Return the file and extents of one frame; faster than `extents` for a single frame."""
+        """Return the index of the file, and the extents, of one frame; faster than `extents`."""
         k, number = self.locate(frame)
         return k, extents_in(k, self.files[k], np.array([number], dtype=np.uint64))
 
@@ -325,7 +325,7 @@ class Chain:
         return times, steps
 
     def extended(self) -> Self:
-        """Open the files again, and include frames that were appended to the last file since.
+        """Return a chain of the same files, opened again, with frames appended to the last file.
 
         Raises `FileChangedError` if a file is not the one that was opened, and `UnsupportedError`
         for the reasons of `check_growing`.
@@ -393,7 +393,7 @@ class Chain:
         options: Hdf5Options,
         n_atoms: int | None,
     ) -> Self:
-        """Open a chain again, with frames that were appended to its last file since."""
+        """Create a chain from another chain's `_state`; add frames appended to the last file."""
         chain = cls.__new__(cls)
         chain.names, chain._kept = list(names), list(kept)
         chain._options, chain._n_atoms, chain.cache = options, n_atoms, None
@@ -556,7 +556,10 @@ def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> Ti
 
 
 def _by_first_time(stretches: Sequence[_Stretch]) -> list[int]:
-    """Return the order of stretches; a stretch without times stays after its predecessor."""
+    """Return the indices of stretches in the order of their first times.
+
+    A stretch without times stays after its predecessor.
+    """
     keys, latest = [], -math.inf
     for one in stretches:
         latest = latest if math.isnan(one.first) else one.first
@@ -569,8 +572,9 @@ def _join_stretches(
     stretches: Sequence[_Stretch],
     kept: Sequence[np.ndarray | None],
 ) -> tuple[list[int], list[np.ndarray | None]]:
-    """Join consecutive stretches of one file; return files, and the frames of each (None: all).
+    """Join consecutive stretches of one file.
 
+    Return the indices of the files, and for each the frames that belong to the chain (None: all).
     A file occurs again if stretches of other files lie between its own stretches.
     """
     order: list[int] = []
@@ -642,7 +646,7 @@ def _report_overlaps(found: TimeOrder, paths: Sequence[str]) -> str | None:
 
 
 def _report_lost(found: TimeOrder) -> str | None:
-    """Return the warning about omitted frames that no later file repeats, or None."""
+    """Return the warning about omitted frames at whose times no other frame exists, or None."""
     lost = [overlap for overlap in found.overlaps if overlap.unmatched]
     if not lost:
         return None
@@ -663,7 +667,7 @@ def _list_some(places: Sequence[str]) -> str:
 
 
 def hdf5_does_not_grow(name: str) -> UnsupportedError:
-    """Create the error for an HDF5 file that is to be followed."""
+    """Create the error that an HDF5 file cannot be followed while it grows."""
     return UnsupportedError(
         f"{name}: an HDF5 file cannot be followed while it grows, because HDF5 rewrites its index "
         "with each frame, and locks it or marks it as open: let the simulation write XTC, TRR, "
@@ -672,7 +676,7 @@ def hdf5_does_not_grow(name: str) -> UnsupportedError:
 
 
 def _varies(file: TrajectoryFile) -> UnsupportedError:
-    """Create the error for a file whose number of atoms varies."""
+    """Create the error that an analysis cannot read a file whose number of atoms varies."""
     error = UnsupportedError(
         f"{file.path}: {file.varying}; an analysis needs the same atoms in all frames"
     )
@@ -682,7 +686,11 @@ def _varies(file: TrajectoryFile) -> UnsupportedError:
 def _check_n_atoms(
     file: TrajectoryFile, first: TrajectoryFile, n_atoms: int | None, *, by_topology: bool
 ) -> None:
-    """Raise if a file's number of atoms differs from the requested one or from the first file."""
+    """Raise `AtomCountError` if a file's number of atoms is wrong.
+
+    Expected are `n_atoms` atoms, or as many as in the first file. `by_topology` is true if
+    `n_atoms` is the number of atoms of a topology.
+    """
     if file.n_atoms == (first.n_atoms if n_atoms is None else n_atoms):
         return
     if by_topology:

@@ -1,4 +1,4 @@
-"""Copy frames into other files as bytes: the kernel copies where it can share disk blocks."""
+"""Copy frames as bytes into other files; the kernel makes the copy if it can share disk blocks."""
 
 import contextlib
 import threading
@@ -25,7 +25,7 @@ from paceline.errors import (
     WorkerError,
 )
 
-#: Number of copied bytes after which frames are checked, while these bytes are still in memory.
+#: Frames are checked each time this number of bytes was copied, while the bytes are in memory.
 _BLOCK = 16 << 20
 #: Maximum number of bytes per kernel call, which limits the delay before copying stops.
 _CALL = 16 << 20
@@ -43,7 +43,7 @@ _INTERVAL = 0.1
 
 
 def check_headers(reader: FileReader, extents: Extents) -> None:
-    """Decode frames without their positions, which raises if a frame is damaged."""
+    """Raise if a frame is damaged, as far as this is found without decoding positions."""
     headers = FrameBuffer.allocate(extents.frames, 0, ())
     try:
         reader.read(extents, headers, required=0, skip=False)
@@ -78,8 +78,8 @@ class Copier:
     def copy(self, path: str, source: Origin, start: int, target: int, to: int, n: int) -> None:
         """Copy `n` bytes from offset `start` of file `source` to offset `to` of file `target`.
 
-        `path` is the source's path. Raises `ReadError` and `FileChangedError` for the source,
-        `OSError` (without a file name) for the target, and `_Stopped`.
+        `path` is the source's path. Raises `ReadError` or `FileChangedError` if reading the source
+        fails, `OSError` without a file name if writing fails, and `_Stopped` after `stop`.
         """
         # If offsets are aligned, the kernel can share blocks between files. Otherwise copying
         # through memory is faster: 0.7 to 0.85 of the CPU time of a copy in the kernel.
@@ -116,7 +116,7 @@ def _opened(path: str, samples: bytes) -> Iterator[Origin]:
 
 
 def _through_memory(path: str, source: Origin, start: int, target: int, to: int, n: int) -> int:
-    """Copy bytes through this process's memory; return the number of bytes."""
+    """Copy up to `n` bytes through this process's memory; return the number of copied bytes."""
     if not isinstance(source, int):
         return write_at(target, source.read(start, min(n, _BUFFER)), to)
     try:
@@ -129,7 +129,7 @@ def _through_memory(path: str, source: Origin, start: int, target: int, to: int,
 
 
 class Copy(Protocol):
-    """Copy of frames that one thread makes."""
+    """Task of one thread: copy frames into one new file."""
 
     @property
     def path(self) -> Path:
@@ -141,7 +141,7 @@ class Copy(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of bytes."""
+        """Number of bytes to copy."""
 
     def copy(self, copier: Copier) -> None:
         """Make the copy."""
@@ -149,11 +149,11 @@ class Copy(Protocol):
 
 @dataclass(frozen=True)
 class Hdf5Copy:
-    """Frames of H5MD files, one run after another, as a new file; one thread copies them."""
+    """Copy of ranges of frames of H5MD files, one after another, as a new file, by one thread."""
 
-    #: Path, first frame and end of each run.
+    #: Path of the source, first frame, and end of each range.
     runs: Sequence[tuple[str, int, int]]
-    #: Group of particles whose samples are the frames.
+    #: Group of particles whose frames are copied; None if the file has only one.
     group: str | None
     path: Path
     temporary: Path
@@ -174,9 +174,9 @@ class Hdf5Copy:
 
 
 class Segment(NamedTuple):
-    """Bytes of a source file, and their offset in the new file.
+    """The `n` bytes from offset `start` of a source file, and their offset `at` in the new file.
 
-    `samples` identifies the version of the source file.
+    `samples` contains digests of parts of the source file, which identify its version.
     """
 
     source: str
@@ -188,7 +188,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class FrameCopy:
-    """Consecutive frames of one file and their offset in another file; copied by one thread."""
+    """Copy, by one thread, of consecutive frames of one file to the offset `at` of another file."""
 
     file: TrajectoryFile
     first: int
@@ -237,7 +237,7 @@ class FrameCopy:
         return segment, extents_in(0, self.file, frames[inside])
 
     def _blocks(self) -> Iterator[Extents]:
-        """Yield the extents of the frames in groups."""
+        """Yield the extents of the frames in groups of about `_BLOCK` bytes."""
         frames = np.arange(self.first, self.stop, dtype=np.uint64)
         offsets, _ = self.file.extents(frames)
         borders = np.flatnonzero(np.diff((offsets - offsets[0]) // _BLOCK)) + 1
@@ -252,7 +252,7 @@ class Portion:
     path: Path
     temporary: Path
     segments: tuple[Segment, ...]
-    #: Frames whose headers are checked, with the descriptions of their files.
+    #: Frames whose headers are checked after copying, with the descriptions of their source files.
     checks: tuple[tuple[FileSpec, Extents], ...]
 
     @property
@@ -271,7 +271,7 @@ class Portion:
 
 
 def in_portions(copies: Sequence[Copy], n_workers: int) -> list[Copy]:
-    """Cut copies of frames into portions for workers of several hosts.
+    """Cut copies into portions for workers of several hosts; copies of H5MD files stay whole.
 
     Portions of a file begin and end at multiples of `_ALIGNED` bytes, because a network file system
     may lose bytes if two hosts write to one page at the same time.
@@ -288,7 +288,7 @@ def in_portions(copies: Sequence[Copy], n_workers: int) -> list[Copy]:
 
 
 def _portions(copies: Sequence[FrameCopy], step: int) -> Iterator[Portion]:
-    """Divide copies to one file, in the order of offsets, at multiples of `step` bytes."""
+    """Divide copies to one new file at multiples of `step` bytes; `copies` are in offset order."""
     begin, end = copies[0].at, copies[-1].at + copies[-1].size
     for border in range(begin // step * step, end, step):
         segments, checks = [], []
@@ -302,7 +302,10 @@ def _portions(copies: Sequence[FrameCopy], step: int) -> Iterator[Portion]:
 
 
 def copy_if_seen(copy: Copy) -> bool:
-    """Make a copy on a worker of any host; return False if the host cannot see the new file."""
+    """Make a copy on a worker of any host.
+
+    Return False without copying if the new file does not exist on the worker's host.
+    """
     if not copy.temporary.exists():
         return False
     try:
@@ -340,7 +343,7 @@ def copy_all(copies: Sequence[Copy], n_workers: int | None, progress: bool | Non
 
 
 def write_head(file: TrajectoryFile, first: int, n_frames: int, path: Path, temporary: Path) -> int:
-    """Write the file header before the frames; return its length."""
+    """Write the header of a new file, which precedes its frames; return the header's length."""
     head = file.head(first, n_frames)
     with writing_to(path):
         return temporary.write_bytes(head)

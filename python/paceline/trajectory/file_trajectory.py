@@ -42,7 +42,7 @@ Frames = slice | Sequence[int] | Sequence[bool] | np.ndarray | None
 #: Selection of atoms, in this order: indices, or one boolean per atom; None for all.
 Atoms = Sequence[int] | Sequence[bool] | np.ndarray | None
 
-#: Chains for which the warning about rereading was issued.
+#: Chains for which the warning that several blocks read the same chunk was issued.
 _warned: "WeakSet[Chain]" = WeakSet()
 
 
@@ -182,7 +182,7 @@ def _atoms_in_words(trajectory: Any) -> str:
 
 
 def _raise_first_error(reading: FieldReader, decoded: FrameBuffer, rows: Iterable[int]) -> None:
-    """Read failed frames one by one, so that the first damaged frame raises its error."""
+    """Read frames that could not be read again, one by one; the first one raises its error."""
     try:
         for row in rows:
             reading.decode((decoded, slice(row, row + 1)), skip=False)
@@ -214,16 +214,16 @@ class Trajectory(ABC):
         """Return the extents of frames."""
 
     def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:
-        """Return the function that locates frames for the workers of a source.
+        """Return the function that locates frames for workers, which read from `source`.
 
-        `by_file` means that workers are processes of this machine that can open this process's
-        files.
+        `by_file` is true if the workers are processes of this machine, and can open files that this
+        process writes.
         """
         return self.extents
 
     @property
     def content(self) -> str:
-        """Return a text that identifies the frames in a checkpoint."""
+        """Text by which a checkpoint recognises the frames."""
         return str(self.provenance()["fingerprint"])
 
     @abstractmethod
@@ -301,7 +301,8 @@ class FileTrajectory(Trajectory):
     times : numpy.ndarray of float64, shape (n_frames,)
         Times of the frames, ps; NaN if a time is not known.
     dt : float
-        Time between frames, ps, from the first header or the first two frames; otherwise 0.
+        Time between frames, ps: the value that was set; otherwise that of the first header, or of
+        the first two frames; 0 if there is none.
     atoms : FileAtoms
         All atoms, for analyses.
     """
@@ -446,7 +447,7 @@ class FileTrajectory(Trajectory):
 
     @cached_property
     def dt(self) -> float:
-        """Time between frames, ps, from the first header or the first two frames; otherwise 0."""
+        """Time between frames, ps: the value that was set, or that in the files; 0 without both."""
         return self.chain.spacing(self._time_axis)
 
     @property
@@ -644,10 +645,10 @@ class FileTrajectory(Trajectory):
         return self._frame(self._frame_reading.read_alone(number), 0)
 
     def read_varying_frame(self, number: int, *, check_validity: bool = False) -> FrameBuffer:
-        """Read one frame with its own number of atoms.
+        """Read one frame of files in which the number of atoms may vary.
 
-        With `check_validity`, store the result of the validity check instead of positions,
-        velocities and forces.
+        If `check_validity` is true, the buffer contains, instead of positions, velocities and
+        forces, the result of a check whether they are valid.
         """
         self._check_open()
         file, extents = self.chain.extent(number)
@@ -696,7 +697,10 @@ class FileTrajectory(Trajectory):
     def _decode_parts(
         self, reading: FieldReader, parts: Iterable[np.ndarray], n_frames: int, skip: bool
     ) -> Iterator[FrameBuffer]:
-        """Yield the frames of each part in groups; with `skip`, omit damaged frames."""
+        """Yield the frames of each part in groups of `n_frames`.
+
+        If a frame is damaged, omit it if `skip` is true, and otherwise raise its error.
+        """
         warned = False
         with closing(reading.read(parts)) as pieces:
             self._check_open()
@@ -755,24 +759,27 @@ class FileTrajectory(Trajectory):
 
     @cached_property
     def _loops(self) -> "WeakSet[Generator[object, None, None]]":
-        """Generators that are reading frames, and may keep files open."""
+        """Generators of unfinished loops over frames, which may keep files open."""
         return WeakSet()
 
     @cached_property
     def _frame_reading(self) -> FieldReader:
-        """Reader of single frames."""
+        """Reader of single frames, which may keep files open."""
         return self._reading(None, self.fields, ())
 
     # Interface as the trajectory of a run.
 
     def extents(self, frames: np.ndarray) -> Extents:
-        """Return the extents of frames."""
+        """Return the extents of frames, whose files are then verified at the end of the run."""
         extents = self.chain.extents(frames)
         self._files_read.update(extents.files.tolist())
         return extents
 
     def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:
-        """Return the function that locates frames for the workers of a source."""
+        """Return the function that locates frames for workers, which read from `source`.
+
+        The files of located frames are verified at the end of the run.
+        """
         locate = self.chain.locator(source, by_file=by_file)
 
         def find(frames: np.ndarray) -> Extents:
@@ -784,7 +791,7 @@ class FileTrajectory(Trajectory):
 
     @property
     def content(self) -> str:
-        """Return a text that identifies the frames in a checkpoint."""
+        """Text by which a checkpoint recognises the frames."""
         return self.chain.content
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
@@ -835,7 +842,7 @@ class FileTrajectory(Trajectory):
         """Do nothing: workers read the frames, and the current frame stays the same."""
 
     def provenance(self) -> dict[str, object]:
-        """Return versions, files and fingerprints, for the provenance of results."""
+        """Return files, fingerprints and warnings, for the provenance of results."""
         files = ", ".join(file.path for file in self.chain.files)
         found = {
             **self._origin,

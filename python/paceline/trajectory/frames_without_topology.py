@@ -118,7 +118,7 @@ class FrameSequence:
         self, frames: slice | Sequence[int] | Sequence[bool] | np.ndarray
     ) -> "FrameSequence": ...
     def __getitem__(self, frames: object) -> "Frame | FrameSequence":
-        """Read one frame, or select some of these frames."""
+        """Read one of these frames, or select several; indices count within this sequence."""
         if isinstance(frames, slice):
             return FrameSequence(self._trajectory, self._numbers[frames])
         if isinstance(frames, int | np.integer):
@@ -132,7 +132,7 @@ class FrameSequence:
 
 
 class FileAtoms:
-    """Atom indices of files opened without a topology; analyses accept them as atoms."""
+    """Atoms, given by indices, of files opened without a topology; analyses accept this object."""
 
     def __init__(self, trajectory: Any, indices: np.ndarray):
         self.universe = trajectory
@@ -149,7 +149,7 @@ class FileAtoms:
     def __getitem__(
         self, atoms: slice | Sequence[int] | Sequence[bool] | np.ndarray
     ) -> "FileAtoms":
-        """Choose some of these atoms, in any order."""
+        """Select some of these atoms, in any order; indices count within this group."""
         rows = atoms if isinstance(atoms, slice) else numbers_of(atoms, len(self), "atom")
         return FileAtoms(self.universe, self.indices[rows])
 

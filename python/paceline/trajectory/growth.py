@@ -31,7 +31,7 @@ HEAD_BYTES = 1024
 
 @runtime_checkable
 class Growable(Protocol):
-    """Trajectory of files, to the last of which another program may append frames."""
+    """Trajectory of one or more files; another program may append frames to the last file."""
 
     chain: Chain
     n_frames: int
@@ -41,7 +41,7 @@ class Growable(Protocol):
 
 
 def growable(trajectory: object) -> Growable:
-    """Check that frames may be appended to a trajectory, or raise `UnsupportedError`."""
+    """Return the trajectory if frames may be appended to it; otherwise raise `UnsupportedError`."""
     if not isinstance(trajectory, Growable):
         raise UnsupportedError(
             f"{trajectory}: only a trajectory file in one of paceline's formats can be followed "
@@ -67,16 +67,16 @@ class Feed(ABC):
     @property
     @abstractmethod
     def ended(self) -> str | None:
-        """Reason why no more frames will come; None if frames may come."""
+        """Reason why no more frames will appear in the file; None if frames may still appear."""
 
     @property
     @abstractmethod
     def since_frame(self) -> float:
-        """Time since the last frame appeared, s."""
+        """Time since the file was last seen to have new frames, s."""
 
     @property
     def error(self) -> Exception | None:
-        """Error that ended the frames; None without an error."""
+        """Error because of which no more frames appear; None without an error."""
         return None
 
     @abstractmethod
@@ -97,7 +97,7 @@ class FollowedFile(Feed):
     idle : float
         Time without growth after which the file is complete, s.
     size : int
-        Size of the file up to which its frames are known, bytes.
+        Size of the part of the file whose frames have already been read, bytes.
 
     Raises
     ------
@@ -114,7 +114,10 @@ class FollowedFile(Feed):
         self._pause = LOOK_SECONDS
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the file has grown since the last call that returned True."""
+        """Wait until the file has grown since the last call that returned True.
+
+        Returns False if it has not grown within `seconds`, or within `idle`.
+        """
         until = time.monotonic() + seconds
         while not self._look():
             now = time.monotonic()
@@ -156,7 +159,7 @@ class FollowedFile(Feed):
 
     @property
     def since_frame(self) -> float:
-        """Time since the file was last seen to have grown, s."""
+        """Time since the file was last seen to have grown, or since this object was created, s."""
         return time.monotonic() - self._grown
 
     def close(self, *, stop_engine: bool = False) -> None:
@@ -206,7 +209,10 @@ class FollowedStream(Feed):
         self._seen, self._grown = 0, time.monotonic()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the file has frames that it did not have at the last call."""
+        """Wait until the file has frames that it did not have at the last call that returned True.
+
+        Returns False if there are none within `seconds`, or if the stream has ended.
+        """
         if not self._tee.wait_for(self._seen + 1, seconds):
             return False
         self._seen, self._grown = self._tee.n_written, time.monotonic()

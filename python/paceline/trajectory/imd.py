@@ -37,14 +37,14 @@ from paceline.trajectory.imd_protocol import (
 #: Maximum number of atoms if the caller does not state the number: a peer that is not an engine
 #: may announce any number.
 MAX_ATOMS = 10_000_000
-#: Bytes that one call receives at most, apart from those of an array.
+#: Maximum number of bytes that one call receives, except for calls that receive arrays.
 _BUFFER = 64 << 10
-#: Time for which bytes are received and dropped after the farewell, seconds. LAMMPS ends with an
-#: error if the connection closes while it sends a frame.
+#: Maximum time after the farewell for which bytes are still received, and dropped, seconds. LAMMPS
+#: ends with an error if the connection closes while it sends a frame.
 _GRACE = 5.0
 #: Time between two attempts to connect, seconds.
 _RETRY = 0.1
-#: Longest time step that is plausible in ps: coarse-grained models use up to 0.05 ps.
+#: Longest plausible time step of an integrator, ps: coarse-grained models use up to 0.05 ps.
 _LONGEST_STEP = 0.1
 
 
@@ -107,7 +107,7 @@ class ImdStream:
     address : str
         The address.
     session : ImdSession
-        Facts about the connection.
+        Version of the protocol, byte order, and parts of each frame.
     n_atoms : int or None
         Number of atoms; None before the first frame if it was not given.
     n_frames : int
@@ -227,7 +227,7 @@ class ImdStream:
     # Handshake.
 
     def _shake_hands(self) -> ImdSession:
-        """Receive handshake and session info."""
+        """Receive the engine's handshake, and in version 3 its session info."""
         try:
             data = self._take(HEADER.size)
         except _EndOfStream:
@@ -374,7 +374,10 @@ class ImdStream:
         )
 
     def _header(self) -> tuple[int, int]:
-        """Receive a header; the packet DISCONNECT between frames ends the stream."""
+        """Receive the header of a packet: its type and count.
+
+        Raises `_EndOfStream` for the packet DISCONNECT.
+        """
         self._at = self._taken
         kind, length = HEADER.unpack(self._take(HEADER.size))
         if kind == Packet.DISCONNECT:
@@ -506,7 +509,10 @@ class ImdStream:
         self._leave(_DISCONNECT, leave_running=leave_running and self.session.version == 3)
 
     def _leave(self, farewell: bytes, *, leave_running: bool = False) -> None:
-        """Send a farewell, drop frames until the engine closes the connection, and close it."""
+        """Send a farewell, and close the connection when the engine has closed it.
+
+        Frames that arrive until then are dropped.
+        """
         if self._closing:
             return
         self._closing = True
@@ -534,7 +540,7 @@ class ImdStream:
                 self._socket.close()
 
     def _try_to_send(self, kind: Packet) -> None:
-        """Send a packet; if the engine has closed the connection, the next read reports it."""
+        """Send a packet. Ignore an error, because the next read reports a closed connection."""
         with contextlib.suppress(OSError):
             self._socket.sendall(_header(kind))
 
@@ -584,7 +590,7 @@ class ImdStream:
             return n
 
     def _silence(self) -> str:
-        """Return the message for a peer that sends nothing."""
+        """Return the error message for an engine, or another program, that sends nothing."""
         if self._timeout is None:  # the operating system has given up the connection
             return f"{self._place()}: the host of the engine does not answer any more"
         waited = f"nothing came within {self._timeout:g} s"
@@ -628,7 +634,7 @@ def _possible_timeout(seconds: float | None) -> float | None:
 
 
 def _drain(connection: socket.socket) -> None:
-    """Drop what the engine sends until it has read the farewell, for a limited time."""
+    """Receive and drop bytes until the engine closes the connection, or for at most `_GRACE`."""
     until = time.monotonic() + _GRACE
     dropped = bytearray(_BUFFER)
     with contextlib.suppress(OSError):
@@ -639,7 +645,7 @@ def _drain(connection: socket.socket) -> None:
 
 
 def _say_farewell(connection: socket.socket) -> None:
-    """Send the farewell, and close the connection when the engine has read it."""
+    """Send the farewell, and close the connection when the engine has closed it."""
     with contextlib.suppress(OSError):
         connection.sendall(_DISCONNECT)
     _drain(connection)

@@ -1,4 +1,4 @@
-"""Packets of IMD (interactive molecular dynamics), in which engines send their frames.
+"""Packets of IMD (interactive molecular dynamics), in which MD engines send their frames.
 
 A packet is a header of two big-endian 32-bit integers, type and count, and perhaps a body in the
 byte order of the sender. In version 3, a packet after the handshake lists the parts of all frames,
@@ -23,7 +23,7 @@ from paceline.errors import UnsupportedError
 #: Port on which engines listen if the address names none.
 DEFAULT_PORT = 8888
 HEADER = struct.Struct(">ii")
-#: Names of the values in an energy packet after the step.
+#: Names of the values that follow the step number in an energy packet.
 ENERGIES = (
     *("temperature", "total", "potential", "van der waals", "coulomb"),
     *("bonds", "angles", "dihedrals", "impropers"),
@@ -65,14 +65,14 @@ NAMES = {
 
 
 def described(kind: int, length: int) -> str:
-    """Describe a header in a message."""
+    """Describe a packet's header for a message."""
     name = NAMES[Packet(kind)] if kind in NAMES else "unknown"
     return f"type {kind} ({name}) with count {length}"
 
 
 @dataclass(frozen=True)
 class ImdSession:
-    """Facts about a connection: version, byte order and parts of each frame.
+    """Facts about a connection to an engine: version, byte order and parts of each frame.
 
     Attributes
     ----------
@@ -81,7 +81,8 @@ class ImdSession:
     little_endian : bool
         True if the engine sends numbers in little-endian byte order.
     has_time, has_energies, has_box, has_positions, has_velocities, has_forces : bool
-        True if frames have this part. In version 2, frames may have energies.
+        True if frames have this part. In version 2, `has_energies` is true, but frames may lack
+        energies.
     wrapped : bool
         True if the engine wraps positions into the cell. False in version 2, which does not state
         this.

@@ -1,7 +1,8 @@
 """Send the frames of a running simulation to any number of programs.
 
-An engine serves one client. `StreamRelay` is this client, and serves IMD version 3 to others. It
-never waits for them: a program that reads too slowly misses the oldest frames that wait for it.
+An engine serves one client. `StreamRelay` is this client, and sends the frames to other programs
+(subscribers) in version 3 of IMD. It never waits until a subscriber has read a frame: a subscriber
+that reads too slowly misses the oldest frames that wait for it.
 """
 
 import contextlib
@@ -38,7 +39,7 @@ _INTERVAL = 0.25
 
 
 class _Subscriber:
-    """Connection to one program, and the frames that wait for it."""
+    """Connection to one subscriber, and the frames that wait to be sent to it."""
 
     def __init__(self, connection: socket.socket, name: str):
         self.connection, self.name = connection, name
@@ -53,12 +54,15 @@ class _Subscriber:
         self._requests = b""
 
     def greet(self, hello: bytes) -> None:
-        """Send the handshake next."""
+        """Put the handshake in the place of the bytes that are sent next."""
         self.sending, self.is_frame = memoryview(hello), False
         self.greeted, self.since = True, time.monotonic()
 
     def add(self, data: bytes, limit: int) -> None:
-        """Add a frame; if too many bytes wait, leave the oldest frames out."""
+        """Add a frame to those that wait; if more than `limit` bytes wait, drop the oldest frames.
+
+        A paused subscriber misses the frame.
+        """
         if not self.receives:
             return
         if self.paused:
@@ -72,7 +76,7 @@ class _Subscriber:
 
     @property
     def has_bytes(self) -> bool:
-        """True if something can be sent."""
+        """True if bytes wait to be sent."""
         return bool(self.sending) or (self.receives and bool(self.waiting))
 
     def send(self) -> None:
@@ -102,7 +106,7 @@ class _Subscriber:
 
 @dataclasses.dataclass(frozen=True)
 class Served:
-    """Facts about a subscriber that has left."""
+    """Name of a subscriber that has left, and numbers of frames sent to it and skipped."""
 
     name: str
     n_sent: int
@@ -126,7 +130,7 @@ class StreamRelay:
     n_atoms : int, optional
         Number of atoms that the engine must send; by default the first frame decides.
     n_subscribers : int, optional
-        Number of subscribers for which the simulation waits.
+        Number of subscribers for which the relay waits before it connects to the engine.
     buffer : int, optional
         Maximum size of the frames that wait for one subscriber, bytes.
     timeout : float, optional
@@ -139,7 +143,7 @@ class StreamRelay:
     port : int
         Port to which subscribers connect.
     n_frames : int
-        Number of frames that were received.
+        Number of frames that were received from the engine.
     served : list of Served
         Subscribers that have left, with the numbers of frames that were sent and skipped.
 
@@ -198,7 +202,7 @@ class StreamRelay:
         self.close(0.0 if kind else _GRACE)
 
     def connect(self) -> ImdStream:
-        """Wait for the wanted subscribers, and connect to the engine."""
+        """Wait for `n_subscribers` subscribers, then connect to the engine; return this stream."""
         with self._lock:
             while len(self._subscribers) < self._n_wanted:
                 self._lock.wait(_INTERVAL)  # in parts, so that Ctrl-C works on Windows
@@ -248,7 +252,7 @@ class StreamRelay:
     # The thread that serves.
 
     def _call(self) -> None:
-        """Wake the thread."""
+        """Wake the serving thread, so that it handles new frames or the end."""
         with contextlib.suppress(OSError):  # the thread was already woken, or has ended
             self._wake.send(b"\0")
 
@@ -313,7 +317,7 @@ class StreamRelay:
             self._dismiss(selector, one)
 
     def _heed(self, one: _Subscriber, kind: int) -> None:
-        """Obey a request of a subscriber if it concerns only this subscriber.
+        """Obey a request to send, pause or resume frames; ignore requests that concern the engine.
 
         Raises `ConnectionError` if the subscriber leaves, or does not follow the protocol.
         """

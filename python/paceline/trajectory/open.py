@@ -59,7 +59,10 @@ OBJECTS_AT_A_TIME = 32
 
 
 def cache_folder() -> Path | None:
-    """Return the folder for indexes of files in read-only folders; None without a home folder."""
+    """Return the folder for indexes of files in read-only folders, and for downloaded files.
+
+    Return None without a home folder.
+    """
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
     except RuntimeError:
@@ -67,7 +70,7 @@ def cache_folder() -> Path | None:
 
 
 def is_decoded(path: str | os.PathLike) -> bool:
-    """True if paceline decodes the format of a file, judged by file name or content."""
+    """Return True if paceline decodes the format of a file, judged by file name or content."""
     path = source_name(path)
     if Path(path).suffix[1:].upper() in ENDINGS or Path(path).name in _FILE_NAMES:
         return True
@@ -77,14 +80,15 @@ def is_decoded(path: str | os.PathLike) -> bool:
 
 
 def is_recognised(path: str) -> bool:
-    """True if the content of a local file has one of paceline's formats."""
+    """Return True if the content of a local file has one of paceline's formats."""
     return is_hdf5(path) or _core.detect_format(path) is not None
 
 
 def with_copies(given: Any) -> Any:
-    """Download objects in formats that only MDAnalysis reads, and return the paths of the copies.
+    """Download files at addresses in formats that only MDAnalysis reads; return the copies' paths.
 
-    `given` is a trajectory, or a list of them. Other trajectories are returned unchanged.
+    `given` is a trajectory, or a list of trajectories. Trajectories that are not at an address, or
+    that paceline decodes, are returned unchanged.
     """
     if isinstance(given, list):
         return [with_copies(one) for one in given]
@@ -94,7 +98,7 @@ def with_copies(given: Any) -> Any:
 
 
 def may_be_hdf5(path: str) -> bool:
-    """False for an object of a store that has the extension of another format; otherwise true."""
+    """Return False if an address has the extension of a format that is not stored in HDF5."""
     others = {ending for format in FORMATS.values() for ending in format.extensions} - _OF_NETCDF
     return not is_address(path) or Path(path).suffix[1:].lower() not in others
 
@@ -201,7 +205,7 @@ def open_files(
                     cache=kept,
                     is_one_of_many=len(names) > at_a_time,
                 )
-            # If the index was loaded, the file was not scanned: count it as done.
+            # If the index was loaded, the file was not scanned: count all its bytes as done.
             report(file.size, file.size)
             return file
 
@@ -219,7 +223,7 @@ def open_files(
 
 
 def notes_of(name: str, file: TrajectoryFile) -> Iterator[str]:
-    """Yield the warnings about a file."""
+    """Yield the warnings about truncated or damaged frames of a file."""
     for note in file.notes:
         is_cut = note.startswith("frame ") and " is cut: " in note
         yield f"{name}: {note}{_MAY_GROW if is_cut else ''}"
@@ -256,7 +260,8 @@ class _Scans:
     def reporter(self, *, counted: bool) -> Callable[[int, int], None]:
         """Create the callback that reports the progress of one file's scan.
 
-        The size of the file is added to the total number of bytes, unless it is already `counted`.
+        `counted` is true if the total number of bytes includes the size of this file; otherwise the
+        first report adds it.
         """
         reported = 0
 
@@ -304,7 +309,7 @@ COLUMNS = {
     ".pdb": {"names": slice(12, 16), "resnames": slice(17, 21)},
     ".ent": {"names": slice(12, 16), "resnames": slice(17, 21)},
 }
-#: Level (keytrj) of HISTORY files whose frames are compressed and contain no names.
+#: Value of keytrj in HISTORY files whose frames are compressed and contain no names.
 COMPRESSED = 3
 
 

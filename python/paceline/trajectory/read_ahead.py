@@ -1,4 +1,4 @@
-"""Decode the next frames on other threads while this thread processes earlier frames."""
+"""Decode the next frames on other threads while the calling thread processes earlier frames."""
 
 import os
 import threading
@@ -35,7 +35,8 @@ BLOCK_FRAMES = 64
 WAITING_BYTES = 64 * 2**20
 #: Maximum time that a fork waits for decoding threads, seconds.
 PATIENCE = 10.0
-#: Number of equal steps between requested frames after which later frames are decoded ahead.
+#: If this number of successive requests are for equally spaced frames, later frames are decoded
+#: ahead.
 REGULAR = 4
 
 
@@ -61,12 +62,12 @@ class _CallsOfThreads:
         self.reset()
 
     def reset(self) -> None:
-        """Reset to no threads and no calls."""
+        """Start anew, with no running calls and no waiting forks."""
         self._changed = threading.Condition()
         self._n_running = self._n_forking = 0
 
     def call(self, function: Callable[[_T], _R], item: _T) -> _R:
-        """Call a function with one argument."""
+        """Call a function with one argument, after forks that are in progress."""
         with self._changed:
             self._changed.wait_for(lambda: self._n_forking == 0)
             self._n_running += 1
@@ -126,9 +127,10 @@ class FrameDecoder:
 
 
 def _requested(chain: Chain, source: FrameSource, piece: tuple[FrameBuffer, slice]) -> object:
-    """Request the bytes of some rows from an object store; the returned reader stores them.
+    """Request the bytes of some frames from an object store; return the reader that stores them.
 
-    Without these requests, only bytes that threads need at present are requested at a time.
+    Otherwise, the store would get requests only for the frames that threads are decoding. Return
+    None if the frames are in so many files that the reader cannot keep them open.
     """
     extents, reader = chain.extents(piece[0].frames[piece[1]]), source.open()
     if len(set(extents.files.tolist())) > OPEN_FILES:
@@ -140,7 +142,7 @@ def _requested(chain: Chain, source: FrameSource, piece: tuple[FrameBuffer, slic
 
 
 def _take_free(things: list[_T]) -> _T | None:
-    """Remove and return a free reader or buffer for this thread; None if none is free."""
+    """Remove and return a free reader, or free arrays, from a list; None if the list is empty."""
     try:
         return things.pop()
     except IndexError:
@@ -148,11 +150,11 @@ def _take_free(things: list[_T]) -> _T | None:
 
 
 class CallsAhead(Generic[_T, _R]):
-    """Calls a function on other threads before its results are needed; results come in order.
+    """Calls a function on other threads before its results are needed; yields results in order.
 
     A call starts when memory for its result is available. A result needs at most `result_bytes`.
-    `announce`, if given, is called with each item as soon as its call may start, in this thread;
-    what it returns is kept until the result is taken.
+    `announce`, if given, is called in the calling thread with each item as soon as its call may
+    start; the object that it returns is kept until the result is taken.
     """
 
     def __init__(
@@ -206,7 +208,7 @@ class CallsAhead(Generic[_T, _R]):
         return item, future.result()
 
     def cancel(self) -> None:
-        """Drop all waiting results."""
+        """Cancel calls that have not started, and drop all waiting results."""
         if self._process == os.getpid():
             for _, future, _ in self._waiting:
                 future.cancel()
@@ -252,14 +254,14 @@ class _BlockDecoder:
 def _span(chain: Chain, frame_bytes: int, step: int) -> int:
     """Choose the length of a range of frames, of which one thread decodes every `step`-th frame.
 
-    It is a multiple of the frames per chunk, so that pieces end at chunk boundaries.
+    The length is a multiple of the frames per chunk, so that ranges end at chunk boundaries.
     """
     wanted = max(1, min(BLOCK_FRAMES, BLOCK_BYTES // frame_bytes)) * step
     return chain.chunk_frames * max(1, wanted // chain.chunk_frames)
 
 
 def _threads_may_decode(chain: Chain, frame_bytes: int) -> bool:
-    """True if several threads may decode frames ahead."""
+    """Return True if several threads may decode frames ahead."""
     # A chunk that is too large for memory is read by one reader, which keeps part of it. Only one
     # thread may call MPI-IO.
     return not chain.one_thread and chain.chunk_frames * frame_bytes <= WAITING_BYTES
@@ -277,7 +279,7 @@ class ReadAhead:
         self._begin(range(0))
 
     def _begin(self, frames: range) -> None:
-        """Start decoding a range of frames, and drop earlier blocks."""
+        """Prepare to decode a range of frames ahead, and drop earlier blocks."""
         self._block, self._row = _NO_BLOCK, -1
         self._decoder = _BlockDecoder(self._chain, self._source)
         span = _span(self._chain, self._frame_bytes, max(1, frames.step))
@@ -339,7 +341,7 @@ class ReadAhead:
 
 
 class FieldReader:
-    """Reads fields of atoms in any order, on threads.
+    """Reads fields of frames for atoms in any order, on several threads.
 
     `columns` are the indices of the requested atoms among the decoded atoms; None if both are the
     same.
@@ -353,7 +355,7 @@ class FieldReader:
         self.n_atoms = source.n_wanted if columns is None else len(columns)
 
     def allocate(self, numbers: np.ndarray) -> FrameBuffer:
-        """Allocate arrays for frames."""
+        """Allocate arrays for the frames with these numbers."""
         return FrameBuffer.allocate(numbers, self.n_atoms, self._source.fields)
 
     def piece_frames(self, numbers: np.ndarray) -> int:
@@ -421,7 +423,7 @@ class FieldReader:
 
 
 def _mean_step(numbers: np.ndarray) -> int:
-    """Mean step between frame numbers."""
+    """Return the mean distance between successive frame numbers, at least 1."""
     if len(numbers) < 2:
         return 1
     return max(1, abs(int(numbers[-1]) - int(numbers[0])) // (len(numbers) - 1))

@@ -1,9 +1,9 @@
 """Random frames, and windows of frames, of many trajectories in an order that a seed determines.
 
 A *sample* is one frame, or one window of frames, of a trajectory. Samples are numbered through all
-trajectories. `SampleOrder` puts their numbers in order, and `SampleReader` decodes any of them.
-Where several frames are stored together, the frames of a block are read together and kept, and the
-order takes samples from few blocks at a time.
+trajectories. `SampleOrder` puts their numbers in order, and `SampleReader` decodes any of them. If
+reading adjacent frames together is faster (frames in chunks, or in object stores), these frames are
+a block. A decoded block is kept in memory, and the order takes samples from few blocks at a time.
 """
 
 import os
@@ -120,11 +120,12 @@ ARRAYS = (
 
 
 class SampledTrajectory:
-    """Trajectory from which samples are taken. Its pickle contains names, and opens no file.
+    """Trajectory from which samples are taken. Its pickle contains file names, and no open file.
 
-    `frames` are the chosen frames. Those among `block_frames` adjacent frames of the trajectory are
-    read together. `columns` are the indices of the wanted atoms among the decoded atoms; None if
-    both are the same. Features have a row for each frame of the trajectory.
+    `frames` are the chosen frames. The trajectory is divided into blocks of `block_frames` adjacent
+    frames; the chosen frames in a block are read together. `columns` are the indices of the wanted
+    atoms among the decoded atoms; None if both are the same. Features have a row for each frame of
+    the trajectory.
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class SampledTrajectory:
         return chain
 
     def in_block(self, block: int) -> np.ndarray:
-        """Return the frames of a block: those that are chosen among `block_frames` adjacent ones.
+        """Return the chosen frames in a block of `block_frames` adjacent frames.
 
         >>> one = SampledTrajectory.__new__(SampledTrajectory)
         >>> one.frames, one.block_frames = range(3, 40, 4), 10
@@ -194,8 +195,8 @@ class SampledTrajectory:
 def frames_together(chain: Chain, n_chosen: int) -> int:
     """Choose the number of adjacent frames to read together if `n_chosen` frames may be used.
 
-    It is 1 if any frame is read as quickly as the next one. Otherwise it is the number of frames in
-    a chunk or, for an object store, the number of frames in a request of some MiB.
+    The number is 1 if a random frame is read as fast as the next frame. Otherwise it is the number
+    of frames in a chunk or, for an object store, the number of frames in a request of some MiB.
     """
     if any(is_address(file.path) for file in chain.files):
         wanted = max(1, min(BLOCK_FRAMES, int(BLOCK_BYTES / chain.bytes_per_frame)))
@@ -222,7 +223,8 @@ class SampleOrder:
     size: int
     seed: int
     shuffle: bool = True
-    #: True to leave out the last batch if it is shorter, and batches that not all shares would get.
+    #: True to leave out the last batch if it is shorter, and the last batches if their number does
+    #: not suffice for all shares.
     drop_last: bool = False
     pool: int = 0
     n_lanes: int = 1
@@ -246,7 +248,7 @@ class SampleOrder:
                 yield batch.astype(np.int64)
 
     def _all(self, epoch: int) -> Iterator[np.ndarray]:
-        """Yield batches of samples that are all shuffled together, or not shuffled."""
+        """Yield batches of all samples, which are shuffled together, or in order."""
         small = self.n_samples < 2**32
         numbers = np.arange(self.n_samples, dtype=np.uint32 if small else np.int64)
         if self.shuffle:
@@ -273,7 +275,7 @@ class SampleOrder:
         yield from _cut(np.concatenate(rest), self.size)
 
     def _lane(self, blocks: np.ndarray, random: np.random.Generator) -> Iterator[np.ndarray]:
-        """Yield batches of samples from some blocks, and at last a shorter one, perhaps empty."""
+        """Yield batches of samples from the blocks of a lane; the last one is shorter, or empty."""
         assert self.blocks is not None
         begins, sizes = (one[blocks] for one in self.blocks)
         left, pool, n_pool = np.empty(0, dtype=np.int64), list[np.ndarray](), 0
@@ -317,7 +319,7 @@ def replace_empty(
 
 
 def _cut(numbers: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Cut numbers into batches."""
+    """Cut numbers of samples into batches of `size`."""
     for first in range(0, len(numbers), size):
         yield numbers[first : first + size]
 
@@ -412,11 +414,11 @@ class SampleReader:
         return max(one.block_frames for one in self.trajectories)
 
     def memory_of(self, n_blocks: int) -> int:
-        """Size of the fields of `n_blocks` blocks, bytes."""
+        """Return the size of the decoded fields of `n_blocks` blocks, bytes."""
         return n_blocks * self.largest_block * self.sample_bytes // self.window
 
     def locate(self, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the trajectory of each sample, and its frames, shape (n_samples, window)."""
+        """Return the index of each sample's trajectory, and its frames, shape (n_samples, window)."""
         if len(samples) and not 0 <= samples.min() <= samples.max() < self.n_samples:
             odd = samples[(samples < 0) | (samples >= self.n_samples)][0]
             raise IndexError(f"sample {odd} is out of range for {self.n_samples} samples")
@@ -468,7 +470,7 @@ class SampleReader:
         frames: np.ndarray,
         allocate: Callable[[str, tuple[int, ...]], np.ndarray],
     ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, dict[int, str]]:
-        """Decode frames of samples; return fields, cells, times, and the samples that were lost."""
+        """Decode frames of samples; return fields, cells, times, and unreadable rows with reasons."""
         first = self.trajectories[0]
         shape = (*frames.shape, first.n_atoms, 3)
         values = {name: allocate(name, shape) for name in first.source.fields}
@@ -532,7 +534,7 @@ class SampleReader:
         raise DamagedFileError(f"{reason}; {REMEDY}")
 
     def _block(self, number: int, block: int) -> "_Decoded":
-        """Return a decoded block; keep it for later samples."""
+        """Return a decoded block, and keep it in memory for later samples."""
         key = number, block
         with self._lock:
             if (found := self._blocks.get(key)) is not None:
@@ -649,12 +651,12 @@ class SampleReader:
 
 @dataclass(frozen=True, eq=False)
 class _Decoded:
-    """Decoded block, and the rows that could not be read with reasons."""
+    """Decoded block, and its rows that could not be read, with reasons."""
 
     buffer: FrameBuffer
     lost: Mapping[int, str]
 
 
 def _empty(field: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Allocate the values of a field."""
+    """Allocate an array of float32 for the values of a field."""
     return np.empty(shape, dtype=np.float32)

@@ -60,9 +60,10 @@ class PartlyWritten(EncodedBlock):
 
     @classmethod
     def of(cls, value: EncodedBlock, host: str) -> "PartlyWritten | None":
-        """Leave out the bytes that this worker can write: on `host`, all; elsewhere, the middle.
+        """Create the part of a block that is sent, without the bytes that this worker writes.
 
-        Returns None for a block that is too small for this.
+        A worker on `host` writes all bytes; on another host, all except those at both ends. Returns
+        None if the block is too small for this.
         """
         n, edge = len(value.data), 0 if socket.gethostname() == host else _EDGE
         if n <= 4 * edge:
@@ -87,7 +88,7 @@ class PartlyWritten(EncodedBlock):
 
 
 class BlockReceiver:
-    """Writes blocks in order of arrival, and stores the times, steps and λ of their frames."""
+    """Receives blocks, writes them in order of arrival, and stores times, steps and λ of frames."""
 
     #: End of the last block in the file, if it is known.
     end = 0
@@ -197,7 +198,7 @@ class _Spilled(NamedTuple):
 
 @dataclass(frozen=True)
 class FramesToWrite:
-    """Facts about the frames that are known before encoding."""
+    """Facts about the frames of an output file that are known before the run."""
 
     #: Number of frames to write; fewer are written if unreadable frames are skipped.
     n_frames: int
@@ -229,9 +230,10 @@ class FramesToWrite:
 
 
 class Target(ABC):
-    """Output file in one family of formats."""
+    """Output file of a run, in one family of formats."""
 
-    #: Fields to decode; valid after `begin`.
+    #: Fields that every frame must contain, and fields that are written if a frame contains them;
+    #: valid after `begin`.
     fields: Sequence[str] = ("positions",)
     optional_fields: Sequence[str] = ()
     #: Number of frames that one worker should encode together.
@@ -267,7 +269,7 @@ def naming_block(path: str, block: Block) -> Iterator[None]:
 class FrameFile(Target):
     """File of consecutive frames: "XTC", "TRR", "DCD" or "NetCDF".
 
-    The precision of XTC is the number of integer steps per nm.
+    In XTC, positions are rounded to multiples of 1/`precision` nm.
     """
 
     def __init__(
@@ -309,7 +311,7 @@ class FrameFile(Target):
         return _Encode(*made, self._placements)
 
     def _leaves_out_cells(self, frames: FramesToWrite) -> bool:
-        """True if cells are omitted because the format cannot store them; then also warn."""
+        """Return True, and warn, if cells are omitted because the format cannot store them."""
         if not frames.has_cell or frames.keep_cell:
             return False
         why = _reason_against_cell(self._format, frames.cells)
@@ -376,7 +378,7 @@ class FrameFile(Target):
 
     def _warn_of_uneven(self, times: np.ndarray) -> None:
         between = np.diff(times)
-        # XTC stores times as float32: `rounding` is the rounding error of their differences.
+        # Times from an XTC file are float32: `rounding` is the rounding error of their differences.
         rounding = 2 * np.spacing(np.float32(np.abs(times).max()))
         if len(between) and not np.ptp(between) <= rounding:
             warn(
@@ -388,7 +390,10 @@ class FrameFile(Target):
 
 
 def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, int, int]:
-    """Return number of frames, first time and time step (ps), first step, steps between frames."""
+    """Return what headers state: frames, first time, time between frames, first step, its stride.
+
+    Times are in ps. The stride is the number of integration steps between two frames.
+    """
     n = len(times)
     gaps = max(n - 1, 1)
     dt, stride = (times[-1] - times[0]) / gaps, round((steps[-1] - steps[0]) / gaps)
@@ -397,13 +402,13 @@ def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, in
 
 @dataclass(frozen=True)
 class _Encode(PartlyKept[EncodedBlock]):
-    """Worker part that encodes a block's frames; ranks that see the file write them themselves."""
+    """Worker part that encodes a block's frames; workers that see the file write them themselves."""
 
     path: str
     encoder: "_core.Encoder"
     fields: int
-    #: "held" if the format stores the cells' vectors; "kept" if it stores lengths and angles; "left
-    #: out" otherwise.
+    #: "held": raise for a cell that the format cannot store; "kept": write lengths and angles of such
+    #: a cell (keep_cell=True); "left out": write no cells.
     cells: str
     temporary: Path
     #: Host of the receiver.
@@ -411,7 +416,7 @@ class _Encode(PartlyKept[EncodedBlock]):
     placements: Placements
 
     def keep(self, value: EncodedBlock) -> tuple[EncodedBlock, EncodedBlock | None]:
-        """Return what is sent of a block, and the block if this worker writes its other bytes."""
+        """Return the part of a block that is sent; and the block, if this worker writes the rest."""
         part = PartlyWritten.of(value, self.host) if self.temporary.exists() else None
         return (value, None) if part is None else (part, value)
 
@@ -486,7 +491,7 @@ class _EncodeInPlace(_Encode):
     start: int = 0
 
     def keep(self, value: EncodedBlock) -> tuple[EncodedBlock, None]:
-        """Keep nothing, because the offsets were known in advance."""
+        """Return the block to be sent, and None: this worker has already written its other bytes."""
         return value, None
 
     def compute_block(self, block: Block, first: int) -> EncodedBlock:
@@ -503,7 +508,7 @@ class _EncodeInPlace(_Encode):
 
 
 def _runs_of_equal_fields(held: np.ndarray) -> Iterator[slice]:
-    """Split rows into runs of adjacent rows that contain the same fields."""
+    """Yield ranges of adjacent rows whose frames contain the same fields; `held` are field bits."""
     borders = [0, *(np.flatnonzero(np.diff(held)) + 1).tolist(), len(held)]
     for first, stop in pairwise(borders):
         if stop > first:

@@ -51,7 +51,7 @@ class EncodedRows(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedChunks(EncodedBlock):
-    """Frames of one block, prepared for HDF5, and their cells as in `FrameBuffer`."""
+    """Frames of one block, encoded for HDF5, and their cells as rows of `FrameBuffer.cells`."""
 
     cells: np.ndarray
     #: Consecutive parts of `data`.
@@ -70,7 +70,7 @@ class Encode(PerBlock):
     encoders: "Mapping[str, _core.ChunkEncoder]"
     frames: int | None
     has_cell: bool
-    #: Vectors of the first frame's cell along which the system is periodic.
+    #: For each vector of the first frame's cell, True if the system is periodic along it.
     periodic: tuple[bool, bool, bool]
 
     def compute_block(self, block: Block, first: int) -> EncodedChunks:
@@ -236,10 +236,10 @@ class H5MDFile(Target):
         self.n_written, self.n_bytes = len(times), os.stat(made).st_size
 
     def _blocks(self, h5md: H5MDFileWriter, put: "_BlockWriter") -> BlockReceiver:
-        """Create the receiver, and pass workers the offsets at which they write."""
+        """Create the receiver; if workers write frames themselves, pass them the file offsets."""
         if not isinstance(self._worker_part, EncodeInPlace):
             return OrderedReceiver(self._path, put.append)
-        # The worker part is sent to workers only after this, so that it contains the offsets.
+        # The worker part is sent to workers later, and then contains the offsets.
         offsets = {field: dataset.offsets for field, dataset in h5md.datasets.items()}
         self._worker_part.offsets.update(offsets)
         return BlockReceiver(self._path, put.at_its_row)
@@ -271,12 +271,12 @@ class _BlockWriter:
         self.vectors = np.zeros((n_frames, 3, 3))
 
     def append(self, value: EncodedBlock) -> None:
-        """Append a block after the previous blocks."""
+        """Write a block to the rows after those of the previous block."""
         self._put(self._n_frames, value)
         self._n_frames += len(value.times)
 
     def at_its_row(self, value: EncodedBlock) -> None:
-        """Write a block to its own rows."""
+        """Write a block to the rows that it has in the results."""
         self._put(value.first, value)
 
     def _put(self, first: int, value: EncodedBlock) -> None:

@@ -126,7 +126,7 @@ class Tee:
         kept: KeptFrames | None = None,
     ):
         self.path, self._stream = os.fspath(path), stream
-        #: File of all frames, and the one of some atoms or some frames.
+        #: File of all frames, and if requested a file of some atoms or some frames.
         self._files = [
             GrowingFile(
                 self.path,
@@ -148,10 +148,11 @@ class Tee:
         self.ended = False
         self.error: Exception | None = None
         self._change = threading.Condition()
-        #: Held while frames are written, because others see a frame before it is complete.
+        #: Held while frames are written, because programs that read the file see a frame before it is
+        #: complete.
         self._writing = threading.Lock()
-        # In a copy of the caller's context, the caller's collector also receives the warnings of
-        # the thread.
+        # The thread runs in a copy of the caller's context, so that a collector of warnings that
+        # the caller has set also receives the warnings of the thread.
         run = contextvars.copy_context().run
         self._thread = threading.Thread(
             target=run, args=(self._run,), name="paceline-tee", daemon=True
@@ -191,7 +192,9 @@ class Tee:
         atexit.unregister(self.stop)
 
     def wait_for(self, n_frames: int, timeout: float | None = None) -> bool:
-        """Wait until this many frames are in the file; False if there are fewer at the end.
+        """Wait until the file has `n_frames` frames; return False if it has fewer after waiting.
+
+        Waiting ends after `timeout`, and when no further frame will be written.
 
         Parameters
         ----------
@@ -209,13 +212,13 @@ class Tee:
         return self._writing
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until no further frame will be written; return `ended`."""
+        """Wait until no further frame will be written; return False after `timeout` seconds."""
         with self._change:
             return self._change.wait_for(lambda: self.ended, timeout)
 
     @property
     def reason(self) -> str:
-        """Reason why the stream has ended."""
+        """Reason why no further frame will be written; valid if `ended` is True."""
         if self.error is not None:
             return str(self.error)
         return self._stream.ended or "it was closed"
@@ -247,7 +250,7 @@ class Tee:
                 self._change.notify_all()
 
     def _count(self, written: list[int]) -> None:
-        """Count the frames that were written to the file of all frames."""
+        """Add to `n_written` the frames that were written to the first file, which has all frames."""
         with self._change:
             self.n_written += written[0]
             self._change.notify_all()
@@ -372,7 +375,7 @@ class GrowingFile:
         return frame.number * (1.0 if self._dt is None else self._dt), step
 
     def _block(self, frame: StreamFrame, moment: float, step: int) -> Block:
-        """Return a block of this frame."""
+        """Return a block that consists of this frame, with the time `moment` (ps) and the step."""
         arrays = {field: self._chosen(frame, field) for field in FIELDS}
         buffer = FrameBuffer(
             frames=np.array([frame.number]),
@@ -387,7 +390,7 @@ class GrowingFile:
         return Block(buffer, None, {})
 
     def _chosen(self, frame: StreamFrame, field: str) -> np.ndarray | None:
-        """Return the values of a field, shape (1, n_atoms, 3)."""
+        """Return the values of a field, shape (1, n_atoms, 3); None if the file does not store it."""
         if field not in self._fields:
             return None
         values = {

@@ -1,8 +1,9 @@
 """Transformations of frames before the analysis.
 
-Each transformation, like an analysis, has a client part and a worker part. The client part uses
-MDAnalysis objects: it names the atoms that it needs (`atoms`), and creates the worker part
-(`prepare`). The worker part changes the positions of a block in place (`apply`).
+Each transformation, like an analysis, has a client part and a worker part. The client part runs in
+the user's process, and uses MDAnalysis objects. It returns the atoms that must be decoded
+(`atoms`), and creates the worker part (`prepare`). The worker part changes the positions of a block
+in place (`apply`).
 """
 
 from paceline.contract.transform_interface import Transform

@@ -58,7 +58,7 @@ def check_transforms(transforms: object) -> None:
 
 
 class TransformsOfEach:
-    """Transformations of each analysis in a run, if analyses have different ones."""
+    """Transformations of each analysis, for a run in which analyses have different ones."""
 
     def __init__(self, of_each: "Sequence[tuple[Analysis, Sequence[Transform]]]"):
         self._of_each = {id(analysis): list(own) for analysis, own in of_each}
@@ -71,7 +71,7 @@ class TransformsOfEach:
 def transforms_of(
     transforms: "Sequence[Transform] | TransformsOfEach", analysis: "Analysis"
 ) -> Sequence[Transform]:
-    """Return an analysis's own transformations, or those of the run if it has none."""
+    """Return the transformations of an analysis; a sequence applies to all analyses of the run."""
     return transforms.of(analysis) if isinstance(transforms, TransformsOfEach) else transforms
 
 
@@ -99,7 +99,7 @@ def reference_positions(
     *,
     skip_damaged: bool = False,
 ) -> np.ndarray:
-    """Read transformed positions of a group in one frame, without moving the trajectory.
+    """Read transformed positions of a group in one frame; the current frame stays the same.
 
     Returns float32, shape (n_atoms, 3), Å. See `read_frame` for `skip_damaged`. Raises `IndexError`
     for a frame that does not exist, and `TransformError` for a frame that cannot be transformed.
@@ -115,9 +115,10 @@ def reference_positions(
 
 
 def frames_until(reference: Atoms, frame: int, universe: System) -> int:
-    """Return the number of frames that a trajectory must have so that it has the frame `frame`.
+    """Return the number of frames that a trajectory must have to contain the frame `frame`.
 
-    It is 1 if the reference is in the trajectory of another system.
+    Return 1 if the reference is in the trajectory of another system, so that the trajectory of
+    `universe` needs no particular frame.
     """
     if reference.universe is not universe:
         return 1
@@ -159,7 +160,7 @@ def read_frame(
 
 
 def _step_of(follower: Follower) -> _Step:
-    """Create the function that transforms readable frames in frame order."""
+    """Create a function that transforms one frame by a follower; call it for frames in order."""
     turns = itertools.count()
 
     def move_on(positions: np.ndarray, cells: np.ndarray) -> list[tuple[int, str]]:
@@ -189,7 +190,7 @@ def _read_transformed(
 def first_positions(
     atomgroup: Atoms, frames: np.ndarray, transforms: Sequence[Transform], skip_damaged: bool
 ) -> np.ndarray:
-    """Return transformed positions of the first readable frame among some frames, float64, Å.
+    """Return transformed positions of a group in the first of `frames`, float64, Å.
 
     With `skip_damaged`, frames that cannot be read or transformed are skipped.
     """

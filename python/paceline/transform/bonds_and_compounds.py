@@ -37,11 +37,11 @@ class MolecularBonds:
     """Bonds that connect the atoms of each molecule, and results that were computed from them."""
 
     n_atoms: int
-    #: Bonds of a topology, and one for each virtual site without bonds: int64, shape (n_bonds, 2).
+    #: Bonds of `bond_list`, and one for each virtual site without bonds: int64, shape (n_bonds, 2).
     pairs: np.ndarray
-    #: Bonds of the topology itself.
+    #: Bonds of `bond_list`, which include added and guessed bonds.
     listed: np.ndarray
-    #: Masses and residues that determine the bonds of virtual sites.
+    #: Masses and residues from which the bonds of virtual sites were derived.
     given: _Given = None
     #: Key and result of the last computation of each kind of result.
     _made: dict[str, tuple[object, Any]] = field(default_factory=dict)
@@ -58,7 +58,10 @@ class MolecularBonds:
         return found
 
     def compute_once(self, kind: str, key: object, make: Callable[[], T]) -> T:
-        """Compute a result from the bonds and a key, or return the last one for the same key."""
+        """Return the result of `make` for a key, computed only if the last key was another one.
+
+        `kind` names the result; the last key and result of each kind are stored.
+        """
         last = self._made.get(kind)
         if last is None or last[0] != key:
             last = self._made[kind] = key, make()
@@ -76,10 +79,10 @@ _known: WeakKeyDictionary[Any, MolecularBonds] = WeakKeyDictionary()
 
 
 def bonds_of(universe: System, name: str) -> np.ndarray:
-    """Return pairs of bonded atoms, int64, shape (n_bonds, 2), for the transformation `name`.
+    """Return pairs of bonded atoms, int64, shape (n_bonds, 2), read-only.
 
-    If the topology lacks them, bonds of standard residues are added (`bond_list`). The array is
-    read-only. Raises `UnsupportedError` if there are no bonds.
+    If the topology lacks them, bonds of standard residues are added (`bond_list`). Raises
+    `UnsupportedError` if there are no bonds; its message states that `name` needs them.
     """
     found = bond_list(universe)
     if not len(found.bonds):
@@ -126,7 +129,7 @@ def _molecular(universe: System, bonds: np.ndarray) -> MolecularBonds:
 
 
 def _differ(given: _Given, known: _Given) -> bool:
-    """Check whether masses and residues differ from the cached ones."""
+    """Return True if masses or residues differ from the cached ones."""
     if given is None or known is None:
         return given is not known
     return not all(map(np.array_equal, given, known))
@@ -135,7 +138,7 @@ def _differ(given: _Given, known: _Given) -> bool:
 def _with_sites(
     universe: System, bonds: np.ndarray, masses: np.ndarray, residues: np.ndarray
 ) -> np.ndarray:
-    """Add a bond for each virtual site without bonds."""
+    """Return the bonds, and one more for each virtual site without bonds."""
     is_site = masses == 0
     is_site[bonds] = False
     sites = np.flatnonzero(is_site)
@@ -161,8 +164,8 @@ def molecules_with(
 ) -> np.ndarray:
     """Return all atoms of the molecules that have an atom in a group; by default of all molecules.
 
-    The group may be a selection, for the transformation `name`. Molecules are identified by their
-    first atoms, as in `MolecularBonds.fragments`.
+    The group may be a selection text of the transformation `name`. `fragments` are those of
+    `MolecularBonds`.
     """
     if atomgroup is None:
         return np.arange(len(fragments))
@@ -171,7 +174,7 @@ def molecules_with(
 
 
 def _lacks_masses(universe: System) -> bool:
-    """True if a topology contains no masses, so that its masses may be guessed."""
+    """Return True if a topology has no masses, or only masses that MDAnalysis has guessed."""
     (attribute,) = topology_attributes_of(universe, "masses")
     return attribute is None or bool(attribute.is_guessed)
 
@@ -197,9 +200,10 @@ def fragindices_of(group: Atoms, name: str) -> np.ndarray:
 
 
 def compound_of_atoms(group: Atoms, compound: str, name: str) -> np.ndarray:
-    """Return the number of each atom's residue, segment, molecule or fragment, for `name`.
+    """Return the number of each atom's residue, segment, molecule or fragment.
 
-    Raises `UnsupportedError` if the topology does not define the compound.
+    Raises `UnsupportedError` if the topology does not define the compound; the message states that
+    `name` needs it.
     """
     if compound == "fragments":
         return fragindices_of(group, f"{name} by fragments")
@@ -255,7 +259,7 @@ def compounds_of(group: Atoms, compound: str | None, center: str, name: str) -> 
 
     `center` is "mass" or "geometry". Raises `UnsupportedError` if the topology does not define the
     compounds or masses. Raises `SelectionError` if a compound has no mass, or if the group contains
-    an atom twice.
+    an atom twice, and `ValueError` for masses that are negative or not finite.
     """
     if compound is None:
         ones = np.ones(len(group))
@@ -289,8 +293,8 @@ def compounds_of(group: Atoms, compound: str | None, center: str, name: str) -> 
 class CompoundCenters:
     """Worker part that computes the centers of compounds, for one or several groups.
 
-    With `whole`, molecules are first made whole along their bonds, as by `unwrap`. `indices` are
-    the atoms that must be decoded.
+    With `whole`, molecules are first made whole along their bonds, as by `unwrap`. The attribute
+    `indices` contains the atoms that must be decoded.
     """
 
     def __init__(self, groups: Sequence[Compounds], universe: System, whole: bool, name: str):
@@ -344,7 +348,10 @@ class CompoundCenters:
         return _core.centers(positions, columns, sizes, self._groups[group].weights[atoms])
 
     def positions(self, block: Block) -> np.ndarray:
-        """Return positions with whole molecules, Å: shape (n_frames, n_indices, 3)."""
+        """Return positions of the atoms `indices`, in whole molecules, Å, for `of_some`.
+
+        The shape is (n_frames, n_indices, 3).
+        """
         positions, columns = block.raw
         if columns is not None:
             positions = np.take(positions, columns[: len(self.indices)], axis=1)

@@ -20,7 +20,10 @@ CHAIN = ("CA", "BB", "P")
 
 
 def warn_of_broken_frame(atoms: Atoms, frame: int, name: str) -> None:
-    """Warn of a broken molecule in one frame; the trajectory's current frame does not change."""
+    """Warn if a molecule of these atoms is broken in one frame.
+
+    The trajectory's current frame stays the same.
+    """
     trajectory = atoms.universe.trajectory
     current = trajectory.ts.frame
     n_frames = trajectory.n_frames
@@ -65,7 +68,7 @@ def warn_of_broken_reference(atoms: Atoms, name: str) -> None:
 
 
 def _with_chain(universe: System, indices: np.ndarray) -> np.ndarray:
-    """Add the atoms of the same residues, and a chain atom of each residue in between."""
+    """Return the atoms of the same residues, and the chain atoms of residues between these."""
     residues = universe.atoms.resindices
     some = residues[indices]
     found = np.isin(residues, some)

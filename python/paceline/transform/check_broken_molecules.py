@@ -24,13 +24,14 @@ from paceline.transform.same_image_links import (
     nearest_contacts,
 )
 
-#: Finding in a frame, as a number in records: a molecule is broken across the cell.
+#: Number in records of the finding that a molecule is broken across the cell.
 BROKEN = 0
-#: Finding: a molecule is in another image than its neighbour.
+#: Number of the finding that two molecules that are neighbours in the first frame are in different
+#: images.
 APART = 1
-#: Finding: atoms are not superposed.
+#: Number of the finding that atoms are not superposed.
 TURNED = 2
-#: Maximum number of atoms whose superposition is checked.
+#: Maximum number of atoms of an analysis with which its superposition is checked.
 SAMPLED = 60
 #: Minimum factor by which superposition must reduce the RMSD in a frame for a finding `TURNED`.
 MIN_RATIO = 2.0
@@ -43,7 +44,7 @@ _Needs = list[tuple[str, np.ndarray]]
 
 
 class _Requirements(NamedTuple):
-    """Requirements of a run: whole molecules, molecules in one image, a superposition."""
+    """Analyses that need whole molecules, molecules in one image, or superposed frames."""
 
     whole: _Needs
     together: _Needs
@@ -76,7 +77,7 @@ def make_checks(
 def _find_requirements(
     analyses: Sequence[Analysis], transforms: Sequence[Transform], universe: System
 ) -> _Requirements:
-    """Find the requirements of analyses that no transformation meets."""
+    """Find the requirements of analyses and transformations that no transformation meets."""
     is_whole = np.zeros(len(universe.atoms), bool)
     unwrapped = []
     for one in transforms:
@@ -124,7 +125,7 @@ def _atoms_of(analysis: Analysis) -> np.ndarray:
 
 
 def _contacts(universe: System, bonds: MolecularBonds, groups: Sequence[np.ndarray]) -> np.ndarray:
-    """Find the nearest pairs of atoms between molecules of a group: shape (n_pairs, 2)."""
+    """Find the nearest atoms of neighbouring molecules in each group: indices, (n_pairs, 2)."""
     if not (len(bonds) and len(groups) and cell_of(universe.trajectory)[:, :6].any()):
         return np.empty((0, 2), np.int64)
     fragments, found = bonds.fragments, [np.empty((0, 2), np.int64)]
@@ -144,7 +145,7 @@ def _contacts(universe: System, bonds: MolecularBonds, groups: Sequence[np.ndarr
 
 
 class MoleculeCheck(Analysis):
-    """Companion analysis that warns of frames that would give wrong results."""
+    """Companion analysis that warns of frames for which other analyses compute wrong results."""
 
     is_companion = True
     name, indices = CHECK_NAME, np.empty(0, np.int64)
@@ -226,7 +227,7 @@ class MoleculeCheck(Analysis):
         self.found = said
 
     def _warn_of_unchecked(self) -> "list[str]":
-        """Warn if molecules could not be checked although an analysis needs them whole."""
+        """Return the warning, if any, that molecules needed whole could not be checked."""
         has_cell = cell_of(self.atomgroup.universe.trajectory)[:, :6].any()
         several = any(len(group) > 1 for _, group in self._requirements.whole)
         if self._links is not None or not (has_cell and several):
@@ -285,7 +286,12 @@ class MoleculeCheck(Analysis):
 
 
 class _CheckedBlocks(Ragged):
-    """Worker part that returns findings as records: kind, number, first and second atom, length."""
+    """Worker part that returns findings as records of five numbers.
+
+    The first number is the kind, such as `BROKEN`, and the second the number of a group. The others
+    are two atoms and their distance (Å); for `TURNED`, the RMSD (Å) before and after superposition,
+    and 0.
+    """
 
     returns_new = True
     #: True after `_bind` was called for the first block.
@@ -311,7 +317,10 @@ class _CheckedBlocks(Ragged):
         return {name: value for name, value in vars(self).items() if name not in bound}
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray] | None:
-        """Check the frames of a block; return None without findings."""
+        """Check the frames of a block; return numbers of findings by frame, and their records.
+
+        Return None without findings.
+        """
         positions, columns = block.raw
         if not self._bound:
             self._bind(positions.shape[1], columns)
@@ -326,7 +335,7 @@ class _CheckedBlocks(Ragged):
     def _with_turned(
         self, block: Block, found: tuple[np.ndarray, np.ndarray] | None
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Add the records of groups that have moved or rotated, in frame order."""
+        """Add the findings of groups that are not superposed to `found`, in frame order."""
         parts = [] if found is None else [(np.repeat(np.arange(len(block)), found[0]), found[1])]
         plain, best = np.empty((2, len(block), 1))
         for number, kernels in enumerate(self._rmsds):

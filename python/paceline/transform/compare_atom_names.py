@@ -64,7 +64,7 @@ def different_pairs(first: Labels, second: Labels) -> np.ndarray:
 
 
 def _unequal(one: np.ndarray, other: np.ndarray, kind: str) -> np.ndarray:
-    """Find pairs whose names differ by more than naming conventions."""
+    """Return the numbers of pairs whose names differ by more than naming conventions."""
     usual = _usual_name if kind == "names" else _usual_residue
     places = np.flatnonzero(one != other)
     pairs = zip(one[places], other[places], strict=True)
@@ -73,7 +73,7 @@ def _unequal(one: np.ndarray, other: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _usual_name(name: str) -> str:
-    """Move digits to the end of an atom name: 1HB becomes HB1."""
+    """Return the usual form of an atom name: 1HB becomes HB1, O5* becomes O5', HN becomes H."""
     bare = name.strip().upper().replace("*", "'")
     rest = bare.lstrip("0123456789")
     bare = rest + bare[: len(bare) - len(rest)]
@@ -87,7 +87,7 @@ def _usual_residue(name: str) -> str:
 
 
 def other_order(mobile: Atoms, fixed: Atoms, what: str) -> str | None:
-    """Describe how atoms and reference atoms differ in names or residues; None if they agree.
+    """Describe how atoms and reference atoms differ in names or residues; None if they do not.
 
     Both groups have equal numbers of atoms, which correspond by order. `what` is the argument that
     selected the atoms.
@@ -123,9 +123,9 @@ def warn_of_other_order(mobile: Atoms, fixed: Atoms, what: str) -> None:
 
 
 def order_in_file(atoms: Atoms, of_file: Labels) -> tuple[str, bool] | None:
-    """Describe how the names in a file differ from the topology's names; None if they agree.
+    """Describe how the names in a file differ from the topology's names; None if they do not.
 
-    Also returns True if both have the same names in different order.
+    Returns the description, and True if the file has the topology's names in another order.
     """
     first = labels_of(atoms, of_file)
     if any(len(values) != len(atoms) for values in of_file.values()):
@@ -162,7 +162,10 @@ class Repeated(NamedTuple):
 
 
 def repeated_atoms(universe: System, indices: np.ndarray) -> Repeated | None:
-    """Find atoms with equal name and residue at different locations; None if there are none."""
+    """Find atoms with several alternate locations (altLoc) among `indices`; None if there are none.
+
+    Such atoms have the same name and residue.
+    """
     attribute, all_names = topology_attributes_of(universe, "altLocs", "names")
     if attribute is None or all_names is None:
         return None

@@ -22,9 +22,9 @@ REACH = 0.45
 def read_frame(
     universe: System, atoms: np.ndarray, number: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Read positions of atoms in a frame, and the cell, shape (1, 19).
+    """Read positions of atoms, Å, and the cell, shape (1, 19), in one frame.
 
-    The current frame of the trajectory keeps its values, including values that a script has edited.
+    The current frame of the trajectory stays the same, including values that a script has edited.
     """
     trajectory = universe.trajectory
     present = trajectory.ts.copy()
@@ -42,7 +42,7 @@ def distances(positions: np.ndarray, pairs: np.ndarray, cell: np.ndarray) -> np.
     """Compute minimum-image distances of nearby atoms, Å: shape (n_pairs,)."""
     steps = positions[pairs[:, 1]].astype(np.float64) - positions[pairs[:, 0]]
     is_far = np.einsum("ij,ij->i", steps, steps) >= (REACH * widths(cell).min()) ** 2
-    if is_far.any():  # this is rare; other vectors are minimum images already
+    if is_far.any():  # this is rare; shorter vectors are minimum images already
         vectors = vectors_of(_core.cells_without_noise(cell))[0]
         far = steps[is_far]
         steps[is_far] = far - np.round(far @ np.linalg.inv(vectors)) @ vectors

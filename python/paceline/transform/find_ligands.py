@@ -17,9 +17,11 @@ COMPLEXES = "complexes"
 IN_CONTACT = 5.0
 #: Minimum number of heavy atoms of a ligand.
 LEAST_HEAVY = 5
-#: Maximum number of residues with the name of a ligand: solvents, membranes and buffers have more.
+#: Maximum number of residues with the name of a ligand; names of solvents, membranes and buffers
+#: usually have more residues.
 MOST_RESIDUES = 20
-#: Residues of one name with fewer heavy atoms are a solvent if there are more of them than chains.
+#: Residues with fewer heavy atoms are a solvent if more residues have their name than there are
+#: chains.
 SMALL = 10
 #: Residue names that are never ligands: lipids, sterols, detergents, fatty acids, and components of
 #: crystals, buffers and mixed solvents.
@@ -53,14 +55,14 @@ BACKBONES = ({"N", "CA", "C", "O"}, {"P", "O5'", "C5'", "C4'", "C3'", "O3'"})
 
 
 class Ligands(NamedTuple):
-    """Residue names with numbers of residues: ligands, excluded names, and solvents."""
+    """Numbers of residues by name: ligands; lipids and additives excluded by name; solvents."""
 
     taken: dict[str, int]
     named: dict[str, int]
     solvents: dict[str, int]
 
     def describe(self) -> str:
-        """Describe the residues that were chosen or excluded; empty if there were no candidates."""
+        """Describe chosen and excluded residues; empty if at most one residue was a candidate."""
         kinds = (self.named, "a lipid or an additive by name"), (self.solvents, "a solvent")
         others = [f"{n:,} {name} ({kind})" for names, kind in kinds for name, n in names.items()]
         if not others and sum(self.taken.values()) < 2:
@@ -76,7 +78,7 @@ def ligand_names(universe: System) -> list[str]:
 
 
 def find_ligands(universe: System) -> Ligands:
-    """Find ligands and similar residues by names and sizes.
+    """Find ligands, and excluded residues of similar size, by names and sizes.
 
     A ligand is a residue with at least 5 heavy atoms, and without bonds to other residues. It is
     not a protein, nucleic acid, water or ion, and its name is not that of a lipid or an additive.
@@ -132,7 +134,7 @@ def _is_heavy(universe: System) -> np.ndarray | None:
 
 
 def _is_in_chain(universe: System, residues: np.ndarray) -> bool:
-    """Check whether residues have backbone or lipid atoms, or bonds to other residues."""
+    """Return True if residues of one name have backbone or lipid atoms, or are bonded to others."""
     names = set(universe.residues[residues[:1]].atoms.names)
     if any(backbone <= names for backbone in BACKBONES) or names & LIPID_BEAD_NAMES:
         return True
@@ -159,9 +161,10 @@ def _find_complex_atoms(universe: System) -> np.ndarray:
 
 
 def complexes_in(universe: System, members: np.ndarray, fragments: np.ndarray) -> np.ndarray:
-    """Return the nearest pairs of atoms that connect molecules of complexes, in the first frame.
+    """Return the closest atoms of the molecules of each complex, in the first frame.
 
-    Indices, shape (n_pairs, 2); empty if the first frame cannot be read or has no cell.
+    `members` are the atoms of molecules that may be in complexes. Returns atom indices, shape
+    (n_pairs, 2); empty if the first frame cannot be read or has no cell.
     """
     if len(np.unique(fragments[members])) < 2:
         return np.empty((0, 2), np.int64)

@@ -144,14 +144,14 @@ def describe_missing_bonds(universe: Any, text: str) -> str:
 
 
 def note_on_bonds(universe: System) -> str:
-    """Describe where the bonds are from, if added bonds were needed; otherwise empty."""
+    """Describe where the bonds are from, if added bonds were needed; otherwise return ""."""
     topology = topology_of(universe)
     known = _lists.get(topology) if topology is not None else None
     return known.note if known is not None and known.used else ""
 
 
 class _Search:
-    """Search for bonds that a topology lacks."""
+    """Search for bonds that a topology lacks; `given` are its own bonds."""
 
     def __init__(self, universe: System, given: np.ndarray):
         self._universe, self._given = universe, given
@@ -189,7 +189,10 @@ class _Search:
         return added, np.flatnonzero(lacking), "; ".join([", ".join(parts), *self._remarks])
 
     def _lacking(self, bonds: np.ndarray) -> np.ndarray:
-        """Return a mask of atoms, except virtual sites, that lack bonds in a residue of several."""
+        """Return a mask of atoms that have no bonds, but are in a residue of several atoms.
+
+        Virtual sites (atoms to which the topology assigns a mass of 0) are not included.
+        """
         lacking = (self._sizes > 1)[self._residues]
         lacking[bonds] = False
         (masses,) = topology_attributes_of(self._universe, "masses")
@@ -257,9 +260,9 @@ class _Search:
                 yield atoms[inside & np.isin(self._locations[atoms], (0, one))]
 
     def _by_template(self, atoms: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
-        """Yield the residues with equal residue and atom names, and their template.
+        """Yield groups of residues with equal residue and atom names, each with its template.
 
-        The residues are an array of atom indices, shape (n_residues, n_atoms).
+        A group is an array of atom indices, shape (n_residues, n_atoms).
         """
         atoms = atoms[np.argsort(self._residues[atoms], kind="stable")]
         numbers, firsts, sizes = np.unique(
@@ -287,7 +290,7 @@ class _Search:
         return found
 
     def _numbers_of_kinds(self) -> np.ndarray:
-        """Classify named residues: 1 for amino acids and caps, 2 for nucleotides."""
+        """Classify residues by name: 1 for amino acids and caps, 2 for nucleotides, 0 for others."""
         numbers = {"protein": 1, "nucleic": 2}
         of_kinds = [numbers.get(kind_of_residue(kind)[0], 0) for kind in self._kinds]
         return np.array(of_kinds, int)[self._kind_codes]
@@ -300,7 +303,10 @@ class _Search:
     def _links(
         self, first: str, second: str, longest: float, eligible: np.ndarray, frame: _Frame | None
     ) -> list[np.ndarray]:
-        """Bond adjacent residues of a segment if two of their atoms are near in the first frame."""
+        """Bond adjacent residues of a segment by the atoms named `first` and `second`.
+
+        These atoms must be less than `longest` (Å) apart in the first frame, if it can be read.
+        """
         ends = [k for k, kind in enumerate(self._kinds) if kind_of_residue(kind)[1] in _ENDS]
         ones, others = (
             atoms[eligible[self._residues[atoms]]]
@@ -326,7 +332,10 @@ class _Search:
         return [pairs[(lengths < longest) | (np.isnan(lengths) & follows)]]
 
     def _follow(self, pairs: np.ndarray, *, of_peptide: bool) -> np.ndarray:
-        """Select pairs whose residues are in one chain and have consecutive residue numbers."""
+        """Return a mask of pairs whose residues follow each other in one chain.
+
+        Their residue numbers are consecutive, and no atom name shows that a chain ends there.
+        """
         numbers = attribute_of(self._universe.residues, "resids")
         of_pairs = self._residues[pairs]
         follows = np.ones(len(pairs), bool)
@@ -339,7 +348,7 @@ class _Search:
         return follows
 
     def _note_breaks(self, pairs: np.ndarray, frame: _Frame | None) -> None:
-        """Record residues that should be bonded but are too far apart."""
+        """Add a remark on adjacent residues of a chain that are too far apart for a bond."""
         if not len(pairs) or frame is None:
             return
         residues = self._universe.residues[self._residues[pairs[0]]]

@@ -15,7 +15,7 @@ from paceline.contract.system_interface import (
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import joined, many
 
-#: Names of massless virtual sites in water models with four or five sites.
+#: Beginnings of the names of massless virtual sites in water models with four or five sites.
 MASSLESS = ("MW", "EP", "LP", "OM")
 #: For each topology: hash of the masses that MDAnalysis marks as guessed, and True if a script has
 #: not changed them since.
@@ -49,7 +49,7 @@ def masses_of(group: Atoms, name: str) -> np.ndarray:
 
 
 def missing_masses_reason(group: Atoms) -> str:
-    """Return the reason why masses of a coarse-grained system are unknown; empty if known."""
+    """Return the reason why masses of a coarse-grained system are unknown; otherwise ""."""
     universe = group.universe
     (attribute,) = topology_attributes_of(universe, "masses")
     if attribute is None or not attribute.is_guessed:

@@ -46,7 +46,7 @@ def unwrap(atomgroup: Selected | None = None, *, together: Selected | None = Non
         of a complex. The closest atoms of two such molecules in the first frame of the trajectory
         are treated as bonded, so that each complex is whole in each frame. "complexes" selects the
         proteins, nucleic acids and ligands that are within 5 Å of each other in the first frame, as
-        `--unwrap` and batteries do. A ligand has at least 5 heavy atoms, and is not water, an ion
+        the commands' `--unwrap` does. A ligand has at least 5 heavy atoms, and is not water, an ion
         or a lipid. By default each molecule is made whole on its own, and may be in another image
         than its neighbours.
 
@@ -71,9 +71,10 @@ def unwrap(atomgroup: Selected | None = None, *, together: Selected | None = Non
 
 
 def unwrap_known(universe: System, indices: np.ndarray) -> Transform | None:
-    """Create the transformation that makes molecules of atoms whole, if their bonds are known.
+    """Create the transformation that makes the molecules of these atoms whole, and complexes, too.
 
-    Returns None if there are no bonds, or if the current frame has no cell.
+    Atoms of residues without bonds are not included. Returns None if there are no bonds, or if the
+    current frame has no cell.
     """
     bonds = known_bonds(universe)
     if not len(bonds) or not cell_of(universe.trajectory)[:, :6].any():
@@ -140,7 +141,7 @@ def contacts_between(
     """Find contacts that connect the molecules of each complex in `together`: (n_pairs, 2).
 
     Only molecules with an atom in `atomgroup` are used. With `tell`, a warning reports molecules
-    that are not near another one.
+    that have no other molecule of `together` within half the cell.
     """
     fragments = bonds.fragments
     is_default = isinstance(together, str) and together == COMPLEXES
@@ -201,7 +202,7 @@ def _check_residues(universe: System, fragments: np.ndarray, atoms: np.ndarray) 
 
 
 def _names(universe: System, resindices: np.ndarray) -> str:
-    """Describe residues by their number and the first of their names."""
+    """Describe residues by their count, and by the names of the first three."""
     names = [residue_name(residue) for residue in universe.residues[resindices[:3]]]
     more = ", …" if len(resindices) > 3 else ""
     return f"{many(len(resindices), 'residue')} ({', '.join(names)}{more})"
