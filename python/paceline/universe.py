@@ -110,14 +110,14 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     DamagedFileError
         The topology is empty.
     FileNotFoundError
-        A trajectory is missing, or no file matches a pattern.
+        A file is missing, or no file matches a pattern.
     SelectionError
         `atoms` selects no atoms, an atom twice, or an atom that the topology lacks.
     ValueError
         An array has another shape, or contains no real numbers.
     UnsupportedError
-        The topology is a compressed HISTORY, a file is a URL, or `atoms` is used with a file that
-        MDAnalysis reads.
+        The format of a file is not recognised, the topology is a compressed HISTORY, a URL is not
+        supported, or `atoms` is used with a file that MDAnalysis reads.
 
     Examples
     --------
@@ -228,7 +228,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         elif len(files) == 1:
             filename = files[0]
         else:
-            # MDAnalysis's chain reader accepts a reader class with each file name.
+            # MDAnalysis's chain reader accepts tuples of a file name and a reader class.
             filename = [
                 (_name_and_format(file, format)[0], Reader) if is_one else file
                 for file, is_one in zip(files, ours, strict=True)
@@ -312,7 +312,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         return notebook_page("Universe", html_table(("", ""), rows))
 
     def _advice(self, n_atoms: int) -> str:
-        """Return advice for a trajectory whose `n_atoms` does not match the topology."""
+        """Return advice for a trajectory whose number of atoms `n_atoms` is not the topology's."""
         for selection in _USUAL_PARTS:
             try:
                 part = self.select_atoms(selection)
@@ -335,14 +335,14 @@ def _write(group: AtomGroup, filename: object = None, *args: object, **kwargs: o
 
 
 def _is_hdf5_topology(topology: object, format: object) -> bool:
-    """Check whether a topology is an HDF5 file, which MDAnalysis cannot parse."""
+    """Return True if a topology is an HDF5 file, which MDAnalysis cannot parse."""
     if format is not None or not is_name(topology):
         return False
     return _is_hdf5_object(topology) or (os.path.isfile(topology) and is_hdf5(topology))
 
 
 def _is_hdf5_object(topology: str | os.PathLike) -> bool:
-    """Return true if a topology is an object in a store, with name and content of HDF5."""
+    """Return True if a topology is at an address, and has the extension and content of HDF5."""
     ending = os.path.splitext(os.fspath(topology))[1]
     return is_address(topology) and ending[1:] in EXTENSIONS and is_hdf5(topology)
 
@@ -396,8 +396,9 @@ def _dl_poly_format(topology: object, format: object) -> str | None:
 
 #: Maximum number of lines before the atoms in a LAMMPS data file.
 MOST_HEADER_LINES = 100_000
-#: Columns of atoms in LAMMPS data files, by atom style. MDAnalysis assumes the columns of
-#: "molecular" and "full", and would for example read an atom type as a residue number.
+#: Columns of atoms in LAMMPS data files, by atom style. Without this information, MDAnalysis
+#: assumes the columns of "molecular" or "full", and reads, for example, an atom type as a residue
+#: number.
 _ATOM_STYLES = {
     b"atomic": "id type x y z",
     b"charge": "id type charge x y z",
@@ -407,7 +408,7 @@ _ATOM_STYLES = {
 
 
 def _atom_style_of_lammps(topology: object, options: dict[str, object]) -> str | None:
-    """Return the columns of atoms in a LAMMPS data file if MDAnalysis would assume others."""
+    """Return the columns of atoms in a LAMMPS data file; None if MDAnalysis assumes them anyway."""
     if "atom_style" in options or not is_name(topology):
         return None
     ending = os.path.splitext(os.fspath(topology))[1][1:]
@@ -437,7 +438,7 @@ def _check_uncompressed(history: str | os.PathLike) -> None:
 
 
 def _expand_patterns(filename: object) -> list[Any]:
-    """List the given trajectories; patterns are replaced by the files that match."""
+    """Return the given trajectories as a list, with matching files in the place of patterns."""
     while isinstance(filename, list | tuple) and len(filename) == 1:
         filename = filename[0]
     files: list[object] = []
@@ -453,5 +454,5 @@ def _expand_patterns(filename: object) -> list[Any]:
 
 
 def _name_and_format(given: object, format: object) -> tuple[Any, Any]:
-    """Return a trajectory and its format: the format given with it, or that of all files."""
+    """Return a trajectory, and its format: the one given as (trajectory, format), or `format`."""
     return given if isinstance(given, tuple) and len(given) == 2 else (given, format)

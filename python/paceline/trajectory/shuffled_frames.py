@@ -418,7 +418,10 @@ class SampleReader:
         return n_blocks * self.largest_block * self.sample_bytes // self.window
 
     def locate(self, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the index of each sample's trajectory, and its frames, shape (n_samples, window)."""
+        """Return the index of each sample's trajectory, and the sample's frames.
+
+        The frames have shape (n_samples, window).
+        """
         if len(samples) and not 0 <= samples.min() <= samples.max() < self.n_samples:
             odd = samples[(samples < 0) | (samples >= self.n_samples)][0]
             raise IndexError(f"sample {odd} is out of range for {self.n_samples} samples")
@@ -470,7 +473,10 @@ class SampleReader:
         frames: np.ndarray,
         allocate: Callable[[str, tuple[int, ...]], np.ndarray],
     ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, dict[int, str]]:
-        """Decode frames of samples; return fields, cells, times, and unreadable rows with reasons."""
+        """Decode frames of samples; return fields, cells, times, and unreadable samples.
+
+        The latter are the rows of samples that cannot be read, with reasons.
+        """
         first = self.trajectories[0]
         shape = (*frames.shape, first.n_atoms, 3)
         values = {name: allocate(name, shape) for name in first.source.fields}

@@ -402,13 +402,13 @@ def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, in
 
 @dataclass(frozen=True)
 class _Encode(PartlyKept[EncodedBlock]):
-    """Worker part that encodes a block's frames; workers that see the file write them themselves."""
+    """Worker part that encodes a block's frames; a worker that sees the file also writes them."""
 
     path: str
     encoder: "_core.Encoder"
     fields: int
-    #: "held": raise for a cell that the format cannot store; "kept": write lengths and angles of such
-    #: a cell (keep_cell=True); "left out": write no cells.
+    #: "held": raise for a cell that the format cannot store; "kept" (keep_cell=True): write lengths
+    #: and angles of such a cell; "left out": write no cells.
     cells: str
     temporary: Path
     #: Host of the receiver.
@@ -416,7 +416,10 @@ class _Encode(PartlyKept[EncodedBlock]):
     placements: Placements
 
     def keep(self, value: EncodedBlock) -> tuple[EncodedBlock, EncodedBlock | None]:
-        """Return the part of a block that is sent; and the block, if this worker writes the rest."""
+        """Return the part of a block that is sent, and the block if this worker writes the rest.
+
+        The second item is None if the whole block is sent.
+        """
         part = PartlyWritten.of(value, self.host) if self.temporary.exists() else None
         return (value, None) if part is None else (part, value)
 
@@ -491,7 +494,7 @@ class _EncodeInPlace(_Encode):
     start: int = 0
 
     def keep(self, value: EncodedBlock) -> tuple[EncodedBlock, None]:
-        """Return the block to be sent, and None: this worker has already written its other bytes."""
+        """Return the block to be sent, and None, because this worker has nothing left to write."""
         return value, None
 
     def compute_block(self, block: Block, first: int) -> EncodedBlock:

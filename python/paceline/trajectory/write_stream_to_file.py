@@ -1,8 +1,8 @@
 """Write the frames of a running simulation to a trajectory file that others read while it grows.
 
 A thread receives frames and appends them, so that the simulation never waits for an analysis: it
-waits only while the disk is slow or full. Each frame is written completely before it is counted,
-and the file always ends with a complete frame.
+waits only while the disk is slow or full. Each frame is written completely before it is counted, so
+that between two writes the file ends with a complete frame.
 """
 
 import atexit
@@ -250,7 +250,10 @@ class Tee:
                 self._change.notify_all()
 
     def _count(self, written: list[int]) -> None:
-        """Add to `n_written` the frames that were written to the first file, which has all frames."""
+        """Count the frames that were written to the file of all frames.
+
+        `written` contains the number of new frames in each file.
+        """
         with self._change:
             self.n_written += written[0]
             self._change.notify_all()
@@ -390,7 +393,10 @@ class GrowingFile:
         return Block(buffer, None, {})
 
     def _chosen(self, frame: StreamFrame, field: str) -> np.ndarray | None:
-        """Return the values of a field, shape (1, n_atoms, 3); None if the file does not store it."""
+        """Return the values of a field for the file's atoms, shape (1, n_atoms, 3).
+
+        Return None for a field that the file does not store.
+        """
         if field not in self._fields:
             return None
         values = {

@@ -288,9 +288,9 @@ class MoleculeCheck(Analysis):
 class _CheckedBlocks(Ragged):
     """Worker part that returns findings as records of five numbers.
 
-    The first number is the kind, such as `BROKEN`, and the second the number of a group. The others
-    are two atoms and their distance (Å); for `TURNED`, the RMSD (Å) before and after superposition,
-    and 0.
+    For `BROKEN` and `APART`, the numbers are the kind, 0, two atom indices, and the distance of the
+    atoms, Å. For `TURNED`, they are the kind, the number of the group, its RMSD before and after
+    superposition, Å, and 0.
     """
 
     returns_new = True

@@ -290,7 +290,7 @@ class _Search:
         return found
 
     def _numbers_of_kinds(self) -> np.ndarray:
-        """Classify residues by name: 1 for amino acids and caps, 2 for nucleotides, 0 for others."""
+        """Classify residues by name: 1 for amino acids and caps, 2 for nucleotides, otherwise 0."""
         numbers = {"protein": 1, "nucleic": 2}
         of_kinds = [numbers.get(kind_of_residue(kind)[0], 0) for kind in self._kinds]
         return np.array(of_kinds, int)[self._kind_codes]

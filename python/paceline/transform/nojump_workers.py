@@ -14,24 +14,28 @@ from paceline.contract.transform_interface import Follower, WorkerScan
 from paceline.errors import warn
 from paceline.performance.number_format import many
 
-#: Unit of the steps of molecules, Å; each step is a whole multiple of it.
+#: Unit of the steps of molecules, Å. A step is the shortest displacement of a molecule's center
+#: from one frame to the next, rounded to a whole multiple of this unit.
 STEP = 2.0**-24
-#: Maximum number of units of a step, far below the range of 64 bits.
+#: Maximum magnitude of summed steps, in units of `STEP`; far below the range of 64 bits.
 MOST_STEPS = 2**60
 
 
 class _RecordedImages(NamedTuple):
-    """Images recorded in some frames of a block."""
+    """Images in some frames of a block: for each atom, the number of cells by which it is moved.
+
+    If molecules are tracked, their summed steps are recorded instead.
+    """
 
     frames: np.ndarray
     images: np.ndarray
 
 
 class _JoinedImages(NamedTuple):
-    """Images recorded in two adjacent ranges of frames, whose arrays are not concatenated.
+    """Images in two adjacent ranges of frames; for speed, their arrays are not concatenated.
 
-    Images of `right` are relative to its first frame. `between` are the images in that first frame
-    and in the `crossed` frames before it.
+    Images of `right` are relative to its first frame. `between` are the images in that first frame,
+    and in the skipped frames `crossed` before it.
     """
 
     left: "_RecordedImages | _JoinedImages"
@@ -53,7 +57,7 @@ class ImageCounts:
     moved : numpy.ndarray, shape (n_followed, 3)
         Images in the last frame.
     noted : _RecordedImages or _JoinedImages
-        Images recorded in frames after `first`, up to `last`.
+        Images in the wanted frames after `first`, up to `last`.
     changes : numpy.ndarray of int64
         Frames whose cell differs by more than half an edge from the cell of the previous frame.
     """
@@ -121,7 +125,7 @@ class CoreNoJump(WorkerScan):
     def count(
         self, positions: np.ndarray, cells: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        """Count images over frames, relative to the first frame.
+        """Count the images of atoms in a block, relative to its first frame.
 
         Return the positions in the first and in the last frame, the images in the last frame, and
         the images in the frames `rows`.
@@ -130,7 +134,10 @@ class CoreNoJump(WorkerScan):
         return ends, *self._core.scan(positions, cells, rows)
 
     def between(self, ends: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """Count images between two frames, given the positions in both."""
+        """Return the images of atoms in the second of two frames, relative to the first one.
+
+        `ends` are the positions in the two frames.
+        """
         moved, _ = self._of_ends.scan(ends, cells, np.zeros(0, np.int64))
         return moved.astype(np.int32)
 
@@ -142,7 +149,7 @@ class CoreNoJump(WorkerScan):
 
 
 class CoreSteps(WorkerScan):
-    """Worker part of `nojump(scheme="tor")`: steps of molecules, whole numbers of 2⁻²⁴ Å.
+    """Worker part of `nojump(scheme="tor")`, which sums steps of molecules in units of `STEP`.
 
     Parameters
     ----------
@@ -171,11 +178,11 @@ class CoreSteps(WorkerScan):
 
     @property
     def state_bytes(self) -> int:
-        """Size of the steps of one frame, bytes."""
+        """Size of the summed steps to one frame, bytes."""
         return 24 * len(self._firsts)
 
     def no_states(self, n: int) -> np.ndarray:
-        """Return steps in `n` frames, int64, shape (n, n_molecules, 3): all 0."""
+        """Return summed steps to `n` frames, int64, shape (n, n_molecules, 3): all 0."""
         return np.zeros((n, len(self._firsts), 3), np.int64)
 
     def apply(
@@ -220,11 +227,11 @@ class CoreSteps(WorkerScan):
         return centers[[0, -1]], steps[-1], steps[rows]
 
     def between(self, ends: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """Compute the steps of molecules between two frames from the centers in the two frames."""
+        """Return the steps of molecules between two frames; `ends` are the centers in both."""
         return _sum_steps(_core.molecule_steps(ends, _core.lattices(cells)))[1]
 
     def checked_images(self, steps: np.ndarray) -> np.ndarray:
-        """Return the steps; raise `OverflowError` if they are too large."""
+        """Return summed steps unchanged; raise `OverflowError` if they are too large."""
         return _sum_steps(steps)
 
     def steps(self, positions: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -239,7 +246,7 @@ class CoreSteps(WorkerScan):
 
 
 def _readable(cells: np.ndarray, refused: Sequence[tuple[int, str]]) -> np.ndarray:
-    """Return the rows of frames that were read and can be tracked."""
+    """Return the rows of frames that were read, and in which atoms can be tracked."""
     known = ~np.isnan(cells).any(axis=1)
     known[[row for row, _ in refused]] = False
     return np.flatnonzero(known)
@@ -251,14 +258,17 @@ def _select_rows(positions: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _sum_steps(steps: np.ndarray) -> np.ndarray:
-    """Return summed steps; raise `OverflowError` if they are too large."""
+    """Return summed steps unchanged; raise `OverflowError` if they exceed `MOST_STEPS`."""
     if _largest(steps) > MOST_STEPS:
         raise OverflowError("a particle has moved too far across the cell to be tracked")
     return steps
 
 
 class _InTurn:
-    """Moves molecules in frame order; a thread waits until the previous block is finished."""
+    """Moves molecules, block after block; a thread waits until the previous block's sums are known.
+
+    The `follower` of `CoreSteps` uses it.
+    """
 
     def __init__(self, steps: CoreSteps):
         self._of = steps
@@ -304,9 +314,9 @@ class _InTurn:
 
 
 class NoJumpScan(Reduction):
-    """Worker part of the first pass: counts images in each block relative to its first frame.
+    """Worker part of the first of two passes: counts images relative to a block's first frame.
 
-    Images, or steps of molecules, are recorded in the frames `wanted`.
+    Images, or summed steps of molecules, are recorded for the frames `wanted`.
     """
 
     def __init__(self, nojump: CoreNoJump | CoreSteps, wanted: np.ndarray):
@@ -330,7 +340,7 @@ class NoJumpScan(Reduction):
         return ImageCounts(first, last, ends, cells[[0, -1]], moved, noted, changes)
 
     def merge(self, left: ImageCounts | None, right: ImageCounts | None) -> ImageCounts | None:
-        """Merge the counts of adjacent ranges of frames; sums of whole numbers are exact."""
+        """Merge the counts of adjacent ranges of frames, which is exact for whole numbers."""
         if left is None or right is None:
             return right if left is None else left
         nojump = self._nojump
@@ -387,7 +397,7 @@ class NoJumpScan(Reduction):
 
 
 class _Follower:
-    """Moves atoms to their images in frame order."""
+    """Moves atoms to their images, or molecules by their steps, block after block."""
 
     def __init__(self, core: _core.NoJumpFollower | _InTurn, *, lengths_only: bool):
         self._core, self._lengths_only = core, lengths_only
@@ -400,7 +410,10 @@ class _Follower:
         cells: np.ndarray,
         state: np.ndarray | None = None,
     ) -> list[tuple[int, str]] | None:
-        """Move a block's atoms, store its initial images; return rows that cannot be tracked."""
+        """Move a block's atoms, and store the images in its first readable frame in `state`.
+
+        Returns the rows in which atoms cannot be tracked, or None after `close`.
+        """
         if state is not None and not state.size:
             # Pass None, because empty views of one array have the same address. The compiled module
             # does not allow two threads to write to one address.
@@ -498,7 +511,7 @@ def unwrap_series(
     Returns
     -------
     numpy.ndarray of float64, shape (n_frames, n_particles, 3)
-        Positions without jumps, Å.
+        Positions without jumps, Å; NaN in skipped frames.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Transformations in periodic cells: center a group, wrap atoms, undo jumps across the cell."""
+"""Transformations in periodic cells: center a group, wrap atoms, and undo jumps across the cell."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

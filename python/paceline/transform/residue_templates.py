@@ -57,7 +57,8 @@ _BASES = {
     "T": _PYRIMIDINE + "C4-O4 C5-C7 C5-C5M",
     "U": _PYRIMIDINE + "C4-O4",
 }
-#: Residue names of protonation states, and of terminal residues in GROMACS.
+#: Other names of residues by standard name: protonation states, terminal residues in GROMACS, and
+#: names in other programs.
 _ALIASES = {
     "ARG": "ARGN ARN",
     "ASP": "ASH ASPH ASPP",
@@ -77,7 +78,7 @@ _WATERS = (
 _OXYGENS = {"O", "OW", "OH2"}
 _WATER_HYDROGEN = re.compile(r"(H|D)(W|H)?[12]?|[12]H(W)?")
 _SITE = re.compile(r"(M|MW|OM|EP|EPW|LP|LP[12]|MW[12]|EP[12]|IW)")
-#: Names, without the H, of hydrogens at the terminal N of a chain.
+#: Names, without the H, of hydrogens at the N of an amino acid, also at the terminal N of a chain.
 _OF_NITROGEN = {"", "N", "N1", "N2", "N3", "1", "2", "3", "T1", "T2", "T3", "T"}
 
 
@@ -93,7 +94,7 @@ class Template(NamedTuple):
 
 
 def _residues_by_name() -> dict[str, tuple[str, str, str]]:
-    """Collect kind, standard name and heavy-atom chains for every residue name."""
+    """Return kind, standard name and chains of heavy atoms for every residue name."""
     found = dict.fromkeys(_WATERS.split(), ("water", "HOH", ""))
     for name, chains in _CAPS.items():
         found[name] = "protein", name, chains
@@ -129,7 +130,7 @@ def kind_of_residue(name: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=4096)
 def template_of(residue: str, names: tuple[str, ...]) -> Template:
-    """Find the bonds of a residue from its atom names; the names must be distinct.
+    """Find the bonds of a residue from its atom names; none if a name occurs twice.
 
     Examples
     --------
@@ -170,7 +171,7 @@ def template_of(residue: str, names: tuple[str, ...]) -> Template:
 
 
 def _water(names: Sequence[str]) -> Template:
-    """Bond the hydrogens and virtual sites of a water molecule to its oxygen."""
+    """Return the template of a water molecule: hydrogens and virtual sites bonded to the oxygen."""
     oxygens = [place for place, name in enumerate(names) if name in _OXYGENS]
     if len(oxygens) != 1:
         return Template("", [], [])

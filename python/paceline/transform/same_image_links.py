@@ -13,18 +13,18 @@ from paceline.errors import TransformError
 from paceline.transform.bonds_and_compounds import MolecularBonds
 from paceline.transform.distances import REACH, distances, near_pairs, read_frame, widths
 
-#: Distance at which molecules are in contact, Å.
+#: Distance below which atoms of different molecules are in contact, Å, in the first search.
 CONTACT = 4.0
-#: Factor by which the contact distance grows until some molecules are in contact.
+#: Factor by which this distance grows in each further search, until all molecules are connected.
 FARTHER = 1.25
 #: Maximum distance between analysed atoms, such as Cα, of two molecules in contact, Å.
 NEAR = 8.0
-#: Maximum number of molecules whose contacts are searched.
+#: Maximum number of molecules of a group between which contacts are searched.
 MOLECULES = 64
 #: Minimum number of residues of a chain whose contacts are searched.
 CHAIN_RESIDUES = 3
-#: Minimum number of atoms of other molecules whose contacts are searched. Ions and water are
-#: smaller; they would touch all molecules.
+#: Minimum number of atoms of other molecules whose contacts are searched. Ions and water, which
+#: touch all molecules, have fewer atoms.
 LEAST_ATOMS = 6
 #: Assumed length of a bond of unknown length, Å.
 USUAL_BOND = 2.0
@@ -32,19 +32,18 @@ USUAL_BOND = 2.0
 USUAL_HEIGHT = 30.0
 #: Maximum length of a guessed bond with hydrogen, Å; hydrogen bonds are longer.
 HYDROGEN_BOND = 1.3
-#: Maximum length of a guessed bond without hydrogen, Å; atoms without a bond are farther apart.
+#: Maximum length of a guessed bond of heavy atoms, Å; heavy atoms without a bond are farther apart.
 OTHER_BOND = 2.15
 #: Maximum distances between adjacent residues if only one kind of atom is decoded, Å.
 IN_CHAIN = {"CA": 4.3, "BB": 4.6, "P": 7.8, "N": 4.6, "C": 4.6, "CB": 6.8}
 
 
 class Links(NamedTuple):
-    """Links of atoms: pairs of indices, and the number of bonds between the two atoms.
+    """Links: pairs of atoms that a path of bonds connects, and the number of bonds in each path.
 
-    A path of `longest` bonds is surely shorter than half the cell.
-
-    `atoms` are all atoms that must be decoded, increasing. `guessed` is true if bonds were guessed
-    from distances.
+    No path has more than `longest` bonds, and is therefore shorter than half the cell. `atoms` are
+    all atoms that must be decoded, increasing. `guessed` is true if bonds were guessed from
+    distances.
     """
 
     atoms: np.ndarray
@@ -80,7 +79,7 @@ def find_links(
 
 
 def _is_mostly_unbonded(bonds: MolecularBonds, groups: Sequence[np.ndarray]) -> bool:
-    """True if most atoms of the groups have no bonds."""
+    """Return True if most atoms of the groups have no bonds."""
     wanted, is_bonded = sorted_unique(*groups), np.zeros(bonds.n_atoms, bool)
     is_bonded[bonds.pairs] = True
     return bool(2 * np.count_nonzero(is_bonded[wanted]) < len(wanted))
@@ -149,7 +148,10 @@ def _guess(universe: System, atoms: np.ndarray) -> np.ndarray:
 def _chain(
     universe: System, atoms: np.ndarray, names: np.ndarray, positions: np.ndarray, cell: np.ndarray
 ) -> np.ndarray:
-    """Pair atoms of one kind, such as Cα, in adjacent residues: rows, shape (n, 2)."""
+    """Return pairs of atoms of adjacent residues that have one name in `IN_CHAIN`, such as Cα.
+
+    The pairs are rows of `positions`, shape (n, 2).
+    """
     group = universe.atoms[atoms]
     known = attribute_of(group, "resids")
     resids = np.asarray(group.resindices if known is None else known)
@@ -180,7 +182,10 @@ def molecules_side_by_side(
 
 
 def _chains(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Find molecules of several residues; each is identified by its first atom."""
+    """Return the first atoms of molecules that have `CHAIN_RESIDUES` or more residues in `atoms`.
+
+    The residue of a molecule's first atom counts, too.
+    """
     residues = universe.atoms.resindices
     # Select the atoms outside the first residue of their molecule. These are few, because most
     # molecules have only one residue.
@@ -227,7 +232,8 @@ def nearest_contacts(
 def _join(pairs: np.ndarray, complexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Join complexes by the nearest pairs of atoms.
 
-    Returns the rows of pairs that join two complexes, and the resulting complex of each atom.
+    `complexes` contains the complex of each atom. Returns the pairs of atoms that join two
+    complexes, as rows, and the complex of each atom after joining.
     """
     rows = np.sort(np.stack([pairs["first"], pairs["second"]], axis=1).astype(np.int64), axis=1)
     rows = rows[np.lexsort([rows[:, 1], rows[:, 0], pairs["distance"]])]

@@ -42,7 +42,7 @@ def describe(name: str, atomgroup: Selected | None, **options: object) -> str:
 
 
 def select(atomgroup: Selected, universe: System, name: str) -> Atoms:
-    """Select the atoms for transformation `name`: a group, or a selection in the Universe.
+    """Return the atoms for the transformation `name`: a group, or a selection in the Universe.
 
     Raises `SelectionError` for an empty selection, and `UnsupportedError` for atoms of another
     Universe or an UpdatingAtomGroup.
@@ -63,15 +63,15 @@ def select(atomgroup: Selected, universe: System, name: str) -> Atoms:
 
 
 def updates_itself(atomgroup: object) -> TypeGuard[UpdatingAtoms]:
-    """True for an UpdatingAtomGroup, which alone has the attribute `is_uptodate`."""
+    """Return True for an UpdatingAtomGroup, which alone has the attribute `is_uptodate`."""
     return hasattr(atomgroup, "is_uptodate")
 
 
 def check_static(atomgroup: object, name: str, instead: str = "") -> None:
     """Raise `UnsupportedError` for an UpdatingAtomGroup, where atoms must stay the same.
 
-    `instead` names a function that accepts such groups. Raises `TypeError` for an object that is
-    not a group.
+    `instead` is the message's advice, up to the words "its atoms in each frame". Raises `TypeError`
+    for an object that is not a group.
     """
     if attribute_of(atomgroup, "atoms") is None:
         raise TypeError(f"expected an AtomGroup or a Universe, found {atomgroup!r}")
@@ -116,7 +116,7 @@ def check_masses(
 
 
 def pair_of_selections(select: object, what: str) -> tuple[Any, Any]:
-    """Return the selections of the mobile atoms and of the reference atoms."""
+    """Return the selections of the mobile atoms and of the reference atoms in argument `what`."""
     if isinstance(select, dict):
         if not {"mobile", "reference"} <= select.keys():
             raise KeyError(f"{what} as a dict needs the keys 'mobile' and 'reference'")
@@ -133,7 +133,7 @@ def pair_of_selections(select: object, what: str) -> tuple[Any, Any]:
 def pair_of_groups(
     select: object, mobile: Atoms | System, reference: Atoms | System, what: str
 ) -> tuple[Atoms, Atoms]:
-    """Select the mobile atoms and the reference atoms."""
+    """Select the mobile atoms and the reference atoms; raise if their numbers differ."""
     of_mobile, of_reference = pair_of_selections(select, what)
     # An empty reference is allowed here: the error below names both numbers.
     fixed = choose_atoms(reference, of_reference, what, least=0)
@@ -173,7 +173,7 @@ def select_atoms(
 
 @contextmanager
 def naming_lacks(what: str, *texts: str) -> Iterator[None]:
-    """Raise `SelectionError` for selections that use an attribute the topology lacks."""
+    """Convert an `AttributeError` to a `SelectionError` that names the selections `texts`."""
     try:
         yield
     except AttributeError as error:
