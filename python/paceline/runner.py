@@ -79,7 +79,7 @@ class WorkerOptions(FurtherOptions, total=False):
 
 
 class RunOptions(FurtherOptions, total=False):
-    """Options of `run`."""
+    """All options of `run`."""
 
     backend: object
     n_workers: int | None
@@ -402,7 +402,7 @@ def follow(
 
 
 def run_stream(work: Work, **options: Unpack[RunOptions]) -> None:
-    """Run analyses of a stream until it ends."""
+    """Run analyses of a stream of frames until the stream ends."""
     from paceline.incremental_run import GrownRun  # runs over files do not need it
 
     for _ in follow(work, GrownRun, **options):
@@ -566,7 +566,7 @@ def _warn_of_placeholder(universe: System) -> None:
 
 
 def _choose(one: TrajectoryRun, *, frames: FramesChosen, **bounds: int | None) -> np.ndarray:
-    """Choose the frames of one trajectory."""
+    """Return the numbers of the selected frames of one trajectory."""
     if callable(frames):
         frames = frames(one.analyses[0].atomgroup.universe.trajectory)
     return choose_frames(one.trajectory.n_frames, **bounds, frames=frames)
@@ -664,7 +664,7 @@ def _timings(workers: Backend, runs: Sequence[FramePass], begun: int) -> Timings
 
 
 def _known_sum(values: Iterable[float]) -> float:
-    """Sum the known values; NaN if none is known."""
+    """Return the sum of the values that are not NaN; NaN if all are."""
     known = [value for value in values if not math.isnan(value)]
     return sum(known) if known else math.nan
 

@@ -38,7 +38,7 @@ from paceline._util.python_object_digest import digest
 
 #: Number of residues in the chain; each has N, CA, C and O.
 N_RESIDUES = 60
-#: Number of frames.
+#: Number of frames of the test trajectory.
 N_FRAMES = 64
 #: Number of workers, ranks and processes on each backend.
 N_WORKERS = 2
@@ -199,7 +199,7 @@ def positions() -> np.ndarray:
 
 
 def _write(folder: Path) -> str:
-    """Write the chain in every format."""
+    """Write the test trajectory in every format; compare the XTC file with MDAnalysis's."""
     import MDAnalysis
     from MDAnalysis.coordinates.memory import MemoryReader
 

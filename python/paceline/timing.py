@@ -218,7 +218,7 @@ _COLUMNS = (
 
 
 def _table(timings: Timings) -> Iterator[str]:
-    """Yield lines of the printed table."""
+    """Yield the lines of the printed table: titles, then one line per worker."""
     workers = timings.workers()
     slow = {one.worker: f" (straggler: {one.cause})" for one in timings.stragglers()}
     any_abandoned = any(one.t_abandoned for one in workers)
@@ -338,7 +338,7 @@ class _Reader:
         self._columns: tuple[str, ...] = ()
 
     def take(self, line: str) -> None:
-        """Read the next line."""
+        """Read one line of the file; call it for all lines in order."""
         self.number, self.line = self.number + 1, line
         if self.number == 1:
             _check(line == _FIRST_LINE)

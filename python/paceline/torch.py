@@ -316,11 +316,11 @@ class _Slots:
         return {"_memory": self._memory}
 
     def take(self) -> int | None:
-        """Take a free slot; None if there is none."""
+        """Remove a slot from the free ones, and return its number; None if no slot is free."""
         return self._free.popleft() if self._free else None
 
     def memory(self, slot: int) -> np.ndarray:
-        """Return the memory of a slot as float32."""
+        """Return the memory of a slot as an array of float32."""
         return self._memory[slot].numpy()
 
     def receive(self, sent: _Sent) -> Tensors:

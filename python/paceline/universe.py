@@ -142,7 +142,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                 topology = local_copy(topology, cache_folder())
             _check_topology(os.fspath(topology))
             if topology is not named and not coordinates and is_decoded(named):
-                # A structure file is also the trajectory.
+                # A structure file at an address is also the trajectory if no other one is given.
                 coordinates = (named,)
         self._topology_file = os.fspath(topology) if is_name(topology) else None
         if style := _atom_style_of_lammps(topology, kwargs):
@@ -291,7 +291,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         topology_cache.guess(theirs, self, *args, **kwargs)
 
     def _repr_html_(self) -> str:
-        """Return a summary for notebooks."""
+        """Return the HTML that notebooks show: a table of sizes, files, times and cell."""
         from paceline.performance.html_elements import html_table, notebook_page
 
         facts = {"topology": os.fspath(self.filename) if self.filename else ""}

@@ -22,9 +22,9 @@ class Component:
     #: Name in scaling tables. It is `t_open` for the opening by workers, because in these tables,
     #: `t_init_traj` is the time to open the trajectory once, before the run.
     column: str
-    #: Name in figures and tables.
+    #: Name in figures and in tables for readers, such as "compute".
     label: str
-    #: Name in sentences.
+    #: Name in sentences, such as "computing".
     activity: str
     #: Colour of Okabe and Ito's palette, which colour-blind readers can distinguish
     #: (jfly.uni-koeln.de/color). As in Khoshlessan et al. 2020, computing is yellowish, reading
@@ -34,7 +34,7 @@ class Component:
     meaning: str
 
     def of(self, worker: "WorkerTiming") -> float:
-        """Get this component of a worker's time, s."""
+        """Return the time of a worker in this component, s."""
         return float(getattr(worker, self.quantity))
 
 
@@ -276,7 +276,7 @@ class WorkerTiming:
 
     @property
     def seconds_per_frame(self) -> float:
-        """Time of work per frame, s."""
+        """Time per frame in blocks whose results were used, s."""
         return self.t_work / max(self.n_frames, 1)
 
 

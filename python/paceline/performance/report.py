@@ -38,9 +38,9 @@ from paceline.performance.rules import advice_of
 from paceline.performance.run_figures import Drawing, drawings_of, figure_of
 from paceline.performance.time_breakdown_and_stragglers import OF_RUN, PUBLISHED, Report, report_of
 
-#: File name extension of a page.
+#: File name extension of a report as a page.
 PAGE = ".html"
-#: File name extensions of figures.
+#: File name extensions of a report as an image of its figures.
 FIGURES = (".png", ".svg")
 #: Maximum number of workers in a table of stragglers or of all workers. If there are more, only
 #: those that lost most time, or those with the longest time per frame, are listed.

@@ -113,7 +113,7 @@ def _too_short(report: Report) -> Recommendation:
 
 
 def _balance(report: Report) -> Recommendation:
-    """State how the time of workers divides into computing, I/O and communication (heuristic 1)."""
+    """Describe how the workers' time was divided between components (heuristic 1)."""
     parts = sorted(WALL_TIME, key=lambda part: report.shares[part.quantity], reverse=True)
     spent = [
         f"{percent(report.shares[part.quantity])} into {part.activity}"
@@ -132,7 +132,7 @@ def _balance(report: Report) -> Recommendation:
 
 
 def _stragglers(report: Report) -> Recommendation | None:
-    """Name the slowest workers, or their host."""
+    """Report stragglers: name the slowest worker, or its host if all workers there are slow."""
     if not report.stragglers:
         return None
     worst = report.stragglers[0]

@@ -67,7 +67,7 @@ LINES = 24
 class Drawing:
     """Figure of a run: its texts, its height, and the function that draws it."""
 
-    #: Title of a few words.
+    #: Title of the figure, a few words.
     title: str
     #: Explanation of the figure, including omitted or grouped workers.
     caption: str
@@ -306,7 +306,7 @@ class Timeline:
 
 
 def timeline_of(timings: RunTimings) -> Timeline:
-    """Convert the blocks of a run to arrays."""
+    """Convert the blocks and unused attempts of a run to arrays."""
     lost = [attempt.timing for attempt in timings.abandoned if attempt.timing.worker]
     columns, counted = Columns([*timings.blocks, *lost]), len(timings.blocks)
     workers = sorted(columns.workers, key=natural)

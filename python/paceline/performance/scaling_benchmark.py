@@ -46,9 +46,9 @@ GRACE = 10.0
 #: Components of scaling tables that add up to a worker's wall time, if waiting before the first
 #: block counts only as `STARTUP`, and not also as `WAIT`.
 PARTS = (*AT_BLOCKS, ABANDONED, STARTUP, WAIT)
-#: Column of the time of the run.
+#: Name of the column with the time of the run.
 TOTAL = "t_total (s)"
-#: Column of the time of the whole command.
+#: Name of the column with the time of the whole command.
 COMMAND = "t_command (s)"
 
 
@@ -170,7 +170,7 @@ class ScalingRun:
     repeat: int
     #: Quantities by column name; the name includes the unit.
     values: Mapping[str, float]
-    #: Digest of the results.
+    #: Digest of the run's results; equal for all runs over the same number of frames.
     digest: str
 
 
@@ -378,7 +378,7 @@ def _by_mode(runs: Sequence[ScalingRun]) -> Iterator[tuple[str, list[Point]]]:
 
 
 def _counts(point: Point) -> tuple[str, str, str]:
-    """Format the numbers of workers, frames and runs."""
+    """Format a point's number of workers, mean number of frames, and number of runs."""
     frames = point.columns["frames"]
     return f"{point.workers}", f"{frames.mean:.0f}", f"{frames.n}"
 

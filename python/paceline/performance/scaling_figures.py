@@ -40,7 +40,7 @@ _WAIT = replace(WAIT, colour="#5b6770")
 #: Components within blocks, by column of the scaling table.
 IN_TASK = {column_of(part): part for part in AT_BLOCKS}
 SCHEDULER = {column_of(part): part for part in (ABANDONED, STARTUP, _WAIT, AROUND)}
-#: Components by attribute of a `Prediction`.
+#: Components whose label and colour the attributes of a `Prediction` get in figures.
 PREDICTED = {
     "t_start": STARTUP,
     "t_io": READ,
@@ -52,7 +52,7 @@ PREDICTED = {
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 #: Components below this fraction of the total time, at every number of workers, are left out.
 NEGLIGIBLE = 0.01
-#: Width of a page, inches.
+#: Default width of the figure of measured runs, inches.
 WIDTH = 7.2
 #: Height of the panels of strong scaling, or of weak scaling, inches.
 HEIGHT = 4.6
@@ -278,7 +278,7 @@ def _colour_of(column: str) -> str:
 def _curve(
     axes: "Axes", counts: Sequence[int], spreads: Sequence[Statistics], style: str, colour: str
 ) -> Any:
-    """Draw means with error bars; return the line."""
+    """Draw a curve of means with standard deviations as error bars; return its line."""
     means, sds = [spread.mean for spread in spreads], [spread.sd for spread in spreads]
     line, *_ = axes.errorbar(counts, means, sds, fmt=style, color=colour, markersize=3, capsize=2)
     return line

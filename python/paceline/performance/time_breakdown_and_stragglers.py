@@ -511,7 +511,7 @@ def report_of(timings: RunTimings) -> Report:
 
 
 def _published(workers: Sequence[WorkerTiming], t_after: float) -> dict[str, Spread]:
-    """Compute the quantities of `PUBLISHED`."""
+    """Return the statistics over workers of the quantities in `PUBLISHED`, by name."""
     found: dict[str, list[float]] = {name: [] for name in PUBLISHED}
     for one in workers:
         reading, computing = one.t_io + one.t_decode, one.t_transform + one.t_compute

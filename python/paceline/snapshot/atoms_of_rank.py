@@ -16,7 +16,7 @@ from paceline.snapshot.shared_file import Heading
 if TYPE_CHECKING:
     from paceline.backends.mpi.comm import Comm, RankErrors
 
-#: Width of a name, characters.
+#: Maximum length of an atom's name, characters.
 WIDTH = 8
 _BLANK, _LAST = ord(" "), ord("~")
 #: Number of atoms that are processed together, which limits the memory. In HDF5 it is also the
@@ -223,7 +223,7 @@ class LocalAtoms:
 
     @property
     def double(self) -> bool:
-        """True if vectors have 64-bit numbers."""
+        """True if positions, velocities and forces are float64."""
         return self.positions.dtype == np.float64
 
     def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -282,7 +282,7 @@ class LocalAtoms:
         }
 
     def for_core(self) -> "_core._SnapshotAtoms":
-        """Return the arrays for the compiled module."""
+        """Return the arrays in the order that the compiled module expects."""
         return (
             self.ids,
             self.positions,

@@ -170,7 +170,7 @@ class CrashSafeFile(FileAtOffset):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read bytes as if all waiting writes were finished."""
+        """Read bytes into `buffer`, as if all waiting writes were finished; return their number."""
         start, view = self._at, memoryview(buffer).cast("B")
         size = max(0, min(len(view), self._size - start))
         found = bytearray(self._output.read(start, size).ljust(size, b"\0"))

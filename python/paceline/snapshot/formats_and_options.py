@@ -94,7 +94,7 @@ class FileFormat:
     container: Callable[[Settings], Container]
     #: Function that creates the encoder of atoms, given the fields, and True for 64-bit numbers.
     coding: Callable[[tuple[str, ...], bool], "_core.SnapshotFormat"]
-    #: Vectors that the format supports.
+    #: Fields that the format can store, a subset of `FIELDS`.
     fields: tuple[str, ...] = FIELDS
     #: True if each frame contains the names of the atoms (and in HISTORY, masses and charges).
     in_lines: bool = False
@@ -133,7 +133,7 @@ def _code_h5md(fields: tuple[str, ...], double: bool) -> "_core.SnapshotFormat":
 
 
 def _frame_file(kind: Any, **options: Any) -> FileFormat:
-    """Describe a format whose files the compiled module writes."""
+    """Create the description of a format whose files the compiled module writes."""
 
     def code(fields: tuple[str, ...], double: bool) -> "_core.SnapshotFormat":
         return _core.SnapshotFormat(kind, field_bits(fields))
@@ -226,9 +226,9 @@ class WriterOptions:
     settings: Settings
     #: Method of writing, an item of `METHODS`.
     method: Any
-    #: Value of the argument `writers`.
+    #: Number of writing ranks, or the ranks, as the user passed them; None for the default.
     writers: int | tuple[int, ...] | None
-    #: Size of the buffer, bytes.
+    #: Memory of a writing rank in addition to its own atoms, bytes.
     buffer: int
     wait: bool
 

@@ -68,7 +68,7 @@ class AtomNumbering:
 
     @property
     def nbytes(self) -> int:
-        """Size in memory, bytes."""
+        """Size of both arrays in memory, bytes."""
         return self.starts.nbytes + self.before.nbytes
 
     def ids_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -193,7 +193,7 @@ class FrameInfo:
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of positions, velocities and forces."""
+        """Dtype of positions, velocities and forces in the batches that `read` returns."""
         return np.dtype(np.float32 if self.text is None else np.float64)
 
     @property

@@ -307,7 +307,7 @@ class Reader:
             return _snapshot_of(info, columns, images)
 
     def close(self) -> None:
-        """Free the communicator. All ranks call it."""
+        """Close the reader, and free its communicator. All ranks call it."""
         if self._comm.is_open:
             self._comm.free()
 

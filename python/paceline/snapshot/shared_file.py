@@ -32,10 +32,10 @@ _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 class Settings:
     """Options of an output file of `paceline.snapshot.Writer`."""
 
-    #: Absolute path.
+    #: Absolute path of the file.
     path: str
     n_atoms: int
-    #: Title, for formats that have one.
+    #: Title of the file, for formats that store one; empty by default.
     title: str
     #: True if frames are added to an existing file.
     append: bool
@@ -274,5 +274,5 @@ class Output:
                 os.unlink(self._temporary)
 
 
-#: Offset, and bytes at this offset.
+#: One write: an offset in the file, and the bytes to write there.
 Piece = tuple[int, bytes]

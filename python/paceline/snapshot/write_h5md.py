@@ -113,7 +113,7 @@ class H5MD(Container):
         return offset
 
     def _create_file(self, contents: Contents) -> None:
-        """Create a file without frames."""
+        """Create the file, with a temporary name and without frames."""
         self._output = Output.new(self._settings.path)
         self._file_bytes = CrashSafeFile(self._output, 0)
         self._file = h5py.File(

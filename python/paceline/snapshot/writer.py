@@ -92,7 +92,7 @@ class WriteSession:
     def __init__(self, errors: "RankErrors", choose: Callable[[], WriterOptions]):
         #: Cost of each frame, on this rank.
         self.costs: list[_core.SnapshotCost] = []
-        #: Writing ranks; set with the first frame.
+        #: Writing ranks; set with the first frame, unless the user chose them.
         self.writers: list[int] = []
         self._errors = errors
         self._container: Container | None = None
@@ -349,7 +349,7 @@ class Writer:
     n_frames : int
         Number of frames in the file; for CONFIG and REVCON, number of frames written.
     writers : list of int
-        Writing ranks, known from the first frame on.
+        Writing ranks; by default known from the first frame on.
     costs : list of SnapshotCost
         Cost of each frame on this rank: seconds to `communicate`, `sort`, `format` and `write`;
         `n_messages`, `bytes_sent`, `n_writes`, `bytes_written`, `n_batches`, and `peak_buffer`
@@ -444,7 +444,7 @@ class Writer:
 
     @property
     def writers(self) -> list[int]:
-        """Writing ranks."""
+        """Writing ranks; empty before the first frame, unless the user chose them."""
         return self._session.writers
 
     @property

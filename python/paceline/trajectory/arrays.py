@@ -159,7 +159,7 @@ class SentValues:
         if isinstance(rows, slice) and fields and all(name in self.mapped for name in fields):
             files: Mapping[str, ArrayStore] = self.mapped
             return {name: SharedArray(values[name][rows], files[name]) for name in fields}, False
-        # Workers need float32 only.
+        # Values are sent as float32, because workers compute with float32.
         sent = {name: _copy_atoms(values[name][rows], self.atoms) for name in fields}
         return {name: SharedArray(array, self.written) for name, array in sent.items()}, True
 
@@ -173,7 +173,7 @@ class ArraySpec:
     def open(
         self, atoms: np.ndarray | None, fields: int, cache: Cache | None = None
     ) -> "ArrayReader":
-        """Return a reader of slices."""
+        """Return a reader, which copies the values of these atoms and fields from slices."""
         return ArrayReader(self.path, atoms, fields_in(fields))
 
 
@@ -264,7 +264,7 @@ class ArrayFile:
 
     @property
     def bytes_per_frame(self) -> float:
-        """Size of a frame, bytes."""
+        """Size of one frame of all arrays, bytes."""
         return self.size / self.n_frames
 
     @property
@@ -292,7 +292,7 @@ class ArrayFile:
 
     @property
     def spec(self) -> ArraySpec:
-        """Description for workers."""
+        """Description of the arrays for workers, without their values."""
         return ArraySpec(self.path)
 
     def spec_of(self, frame: int) -> tuple[ArraySpec, int]:

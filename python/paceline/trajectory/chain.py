@@ -208,7 +208,7 @@ class Chain:
         ]
         self._stops = np.cumsum(counts)
         self._begins = self._stops - counts
-        #: Number of frames.
+        #: Number of frames of the chain, without frames that are left out.
         self.n_frames = int(self._stops[-1])
         #: First file in which the number of atoms varies; None without such a file.
         self.varying = next((file for file in self.files if file.varying is not None), None)

@@ -144,7 +144,7 @@ class Copy(Protocol):
         """Number of bytes to copy."""
 
     def copy(self, copier: Copier) -> None:
-        """Make the copy."""
+        """Copy the frames; count the copied bytes with `copier`."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class FrameCopy:
 
     @property
     def size(self) -> int:
-        """Size of the frames, bytes."""
+        """Size of the frames in the source file, bytes."""
         offsets, sizes = self.file.extents(np.array([self.first, self.stop - 1], dtype=np.uint64))
         return int(offsets[1] + sizes[1] - offsets[0])
 
@@ -247,7 +247,7 @@ class FrameCopy:
 
 @dataclass(frozen=True)
 class Portion:
-    """Bytes of one new file, which one worker copies."""
+    """Task of one worker: copy some bytes of frames into one new file."""
 
     path: Path
     temporary: Path
@@ -257,7 +257,7 @@ class Portion:
 
     @property
     def size(self) -> int:
-        """Number of bytes."""
+        """Number of bytes to copy."""
         return sum(segment.n for segment in self.segments)
 
     def copy(self, copier: Copier) -> None:

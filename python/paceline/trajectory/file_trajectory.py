@@ -211,7 +211,7 @@ class Trajectory(ABC):
 
     @abstractmethod
     def extents(self, frames: np.ndarray) -> Extents:
-        """Return the extents of frames."""
+        """Return the extents of frames: their files, and where the frames are in them."""
 
     def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:
         """Return the function that locates frames for workers, which read from `source`.
@@ -338,7 +338,7 @@ class FileTrajectory(Trajectory):
         self._files_read: set[int] = set()
         self._closed = False
 
-    # Interface as a sequence of frames, and as arrays.
+    # The following methods are for users: a sequence of frames, and arrays.
 
     def __enter__(self) -> Self:
         return self
@@ -452,7 +452,7 @@ class FileTrajectory(Trajectory):
 
     @property
     def atoms(self) -> FileAtoms:
-        """All atoms, for analyses."""
+        """All atoms, which analyses accept in place of an AtomGroup."""
         return FileAtoms(self, np.arange(self.n_atoms))
 
     @property
@@ -661,7 +661,7 @@ class FileTrajectory(Trajectory):
         return decoded
 
     def _frame(self, decoded: FrameBuffer, row: int) -> Frame:
-        """Create a frame from one row of a buffer."""
+        """Create a `Frame` from one row of a buffer of decoded frames."""
         number = int(decoded.frames[row])
         cell = decoded.cells[row, :6].astype(np.float32)
         held = fields_in(int(decoded.fields[row]))
@@ -767,7 +767,7 @@ class FileTrajectory(Trajectory):
         """Reader of single frames, which may keep files open."""
         return self._reading(None, self.fields, ())
 
-    # Interface as the trajectory of a run.
+    # The following methods implement the interface `Trajectory`, which a run uses.
 
     def extents(self, frames: np.ndarray) -> Extents:
         """Return the extents of frames, whose files are then verified at the end of the run."""

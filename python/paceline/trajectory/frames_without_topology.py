@@ -140,7 +140,7 @@ class FileAtoms:
 
     @property
     def atoms(self) -> Self:
-        """The group itself."""
+        """These atoms themselves: analyses read the attribute `atoms` of a group."""
         return self
 
     def __len__(self) -> int:

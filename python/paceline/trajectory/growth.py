@@ -54,7 +54,7 @@ def growable(trajectory: object) -> Growable:
 class Feed(ABC):
     """Source of frames that appear in a trajectory file while it is analysed."""
 
-    #: Path of the file.
+    #: Path of the file in which frames appear.
     path: str
 
     @abstractmethod
@@ -180,7 +180,7 @@ class TeeSource(Protocol):
 
     @property
     def fields(self) -> Sequence[str]:
-        """Fields of each frame."""
+        """Fields that each frame of the stream contains, out of `paceline.block.FIELDS`."""
 
     def set_timeout(self, seconds: float) -> None:
         """Set the time without a byte after which the simulation is taken to hang."""
@@ -240,7 +240,7 @@ class FollowedStream(Feed):
 
     @property
     def since_frame(self) -> float:
-        """Time since frames were last seen, s."""
+        """Time since `wait` last found new frames, or since this object was created, s."""
         return time.monotonic() - self._grown
 
     def close(self, *, stop_engine: bool = False) -> None:

@@ -67,7 +67,7 @@ class _Units(NamedTuple):
 
 
 def _header(kind: Packet, value: int = 0) -> bytes:
-    """Return a packet without a body."""
+    """Return the bytes of a packet that has no body."""
     return HEADER.pack(kind, value)
 
 
@@ -157,7 +157,8 @@ class ImdStream:
         self._latest = -math.inf
         self._warned: set[str] = set()
         self._paused = self._closing = self._greeted = False
-        #: Number of requests to pause or resume.
+        #: Number of requests to pause or resume. If it changes while a thread waits for bytes, a
+        #: timeout of this thread is not an error.
         self._n_changes = 0
         self._reading, self._sending = threading.Lock(), threading.Lock()
         self._socket = self._connect(host, port, wait)
@@ -421,7 +422,7 @@ class ImdStream:
         raise error
 
     def _receive_time(self, length: int) -> tuple[int, float, float]:
-        """Receive step number, time and time step, ps."""
+        """Receive and return step number, time (ps) and time step of the integrator (ps)."""
         self._expect_one(Packet.TIME, length)
         dt, now, step = struct.unpack(f"{self._order}ddq", self._take(24))
         if not (math.isfinite(now) and math.isfinite(dt)):
@@ -436,7 +437,7 @@ class ImdStream:
         return step, now * self._units.time, dt * self._units.time
 
     def _receive_box(self, length: int) -> np.ndarray:
-        """Receive the cell vectors, Å, float64, shape (3, 3)."""
+        """Receive and return the cell vectors, Å, float64, shape (3, 3)."""
         self._expect_one(Packet.BOX, length)
         cell = np.frombuffer(self._take(36), f"{self._order}f4").astype(np.float64).reshape(3, 3)
         if not np.isfinite(cell).all():
@@ -444,7 +445,7 @@ class ImdStream:
         return cell * self._units.positions
 
     def _receive_energies(self, length: int) -> None:
-        """Receive energies and the step number."""
+        """Receive energies and the step number, and store them in `_energies` and `_step`."""
         self._expect_one(Packet.ENERGIES, length)
         step, temperature, *values = struct.unpack(f"{self._order}i9f", self._take(40))
         values = [value * self._units.energy for value in values]
@@ -608,7 +609,7 @@ class ImdStream:
         return f"{self.address}: frame {self.n_frames}, byte {self._at}"
 
     def _wrong(self, expected: str, found: str, advice: str = "") -> NoReturn:
-        """Raise the error for bytes that contradict the protocol."""
+        """Raise the error that names the expected and the found content, for invalid bytes."""
         end = f": {advice}" if advice else ""
         error = DamagedFileError(f"{self._place()}: expected {expected}, found {found}{end}")
         error.path, error.frame, error.offset = self.address, self.n_frames, self._at

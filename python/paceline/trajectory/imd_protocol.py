@@ -31,7 +31,7 @@ ENERGIES = (
 
 
 class Packet(IntEnum):
-    """Types of packets."""
+    """Types of IMD packets, as numbers in their headers."""
 
     DISCONNECT = 0
     ENERGIES = 1
@@ -56,7 +56,7 @@ class Packet(IntEnum):
 ARRAYS = (Packet.POSITIONS, Packet.VELOCITIES, Packet.FORCES)
 
 
-#: Names of packets in messages.
+#: Names of packets in error messages.
 NAMES = {
     **{packet: packet.name.lower().replace("_", " ") for packet in Packet},
     Packet.SESSION: "session info",

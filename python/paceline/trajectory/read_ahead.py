@@ -247,7 +247,7 @@ class _BlockDecoder:
         return _Block(numbers, decoded, frozenset(row for row, _ in damaged), buffer)
 
     def release(self, block: _Block) -> None:
-        """Release a block's arrays for reuse."""
+        """Make a block's arrays available for the next blocks."""
         self._buffers.append(block.buffer)
 
 

@@ -110,7 +110,7 @@ class FrameBatch:
         return {**{name: one for name, one in given.items() if one is not None}, **self.features}
 
 
-#: A batch, as arrays or as tensors.
+#: Type of a batch of samples, as arrays or as tensors.
 Batch = TypeVar("Batch")
 #: Names of the arrays of a batch, which features cannot have.
 ARRAYS = (
@@ -354,7 +354,7 @@ class SampleReader:
         self._open_nothing()
 
     def _open_nothing(self) -> None:
-        """Begin without open files and without blocks."""
+        """Set the state of this process: no open files and no decoded blocks."""
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._readers: OrderedDict[int, list[FrameReader]] = OrderedDict()
@@ -379,7 +379,7 @@ class SampleReader:
 
     @cached_property
     def sample_bytes(self) -> int:
-        """Size of a decoded sample, bytes."""
+        """Size of the decoded fields of one sample, bytes."""
         one = self.trajectories[0]
         return 12 * one.n_atoms * len(one.source.fields) * self.window
 
@@ -503,7 +503,7 @@ class SampleReader:
         return values, cells, times, lost
 
     def _features_of(self, owners: np.ndarray, frames: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the features of the frames of samples."""
+        """Return the features of the frames of samples by name, shape (n_samples, window, …)."""
         found: dict[str, np.ndarray] = {}
         for name, one in self.trajectories[0].features.items():
             values = np.empty((*frames.shape, *one.shape[1:]), dtype=one.dtype)

@@ -160,7 +160,7 @@ class OrderedReceiver(BlockReceiver):
         return replace(value, data=b""), _Spilled(offset, size)
 
     def _fetch(self, value: EncodedBlock, spilled: "_Spilled | None") -> EncodedBlock:
-        """Return a waiting block with its bytes."""
+        """Return a waiting block with its bytes; read spilled bytes from the temporary file."""
         if spilled is None:
             self._in_memory -= len(value.data)
             return value
@@ -190,7 +190,7 @@ class _PlacingReceiver(OrderedReceiver):
 
 
 class _Spilled(NamedTuple):
-    """Bytes of a block in a temporary file."""
+    """Offset and size, in the temporary file, of the bytes of a waiting block."""
 
     offset: int
     size: int
@@ -214,7 +214,7 @@ class FramesToWrite:
     rotates: bool
     #: True if lengths and angles of cells are written even if the format cannot store the vectors.
     keep_cell: bool
-    #: Fields that the frames contain.
+    #: Fields that the first readable frame contains.
     fields: tuple[str, ...]
 
     @property
@@ -286,7 +286,7 @@ class FrameFile(Target):
         self._precision = precision
 
     def begin(self, frames: FramesToWrite) -> "_Encode":
-        """Create the worker part."""
+        """Create the worker part, which encodes frames, or also writes them."""
         left_out = self._leaves_out_cells(frames)
         # In a format with frames of equal size, every frame has a cell, or none has one. In other
         # formats, each frame may have one.
@@ -411,7 +411,7 @@ class _Encode(PartlyKept[EncodedBlock]):
     #: and angles of such a cell; "left out": write no cells.
     cells: str
     temporary: Path
-    #: Host of the receiver.
+    #: Name of the host on which the receiver runs.
     host: str
     placements: Placements
 

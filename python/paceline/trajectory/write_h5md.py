@@ -54,7 +54,7 @@ class EncodedChunks(EncodedBlock):
     """Frames of one block, encoded for HDF5, and their cells as rows of `FrameBuffer.cells`."""
 
     cells: np.ndarray
-    #: Consecutive parts of `data`.
+    #: Descriptions of the consecutive parts of `data`.
     parts: tuple[EncodedRows, ...]
 
 
@@ -177,7 +177,7 @@ class H5MDFile(Target):
         self.frames_together = layout.frames_together(n_atoms)
 
     def begin(self, frames: FramesToWrite) -> Encode:
-        """Create the worker part."""
+        """Create the worker part, which encodes frames, or also writes them."""
         self.fields = fields = frames.fields
         if not fields:
             raise UnsupportedError(f"{self._path}: the first frame contains nothing to write")

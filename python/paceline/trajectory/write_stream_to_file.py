@@ -171,7 +171,7 @@ class Tee:
         self.stop()
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the thread, which receives and writes frames."""
         # LAMMPS ends with an error if the connection breaks without a farewell.
         atexit.register(self.stop)
         self._thread.start()
@@ -231,7 +231,7 @@ class Tee:
                     n_written = [file.append(frame) for file in self._files]
                 self._count(n_written)
             self._count([file.finish() for file in self._files])
-        except OSError as error:  # the disk is full
+        except OSError as error:  # writing failed, for example because the disk is full
             self._stream.pause()
             for file in self._files:
                 with contextlib.suppress(OSError):
@@ -339,7 +339,7 @@ class GrowingFile:
         return 1
 
     def cut(self) -> None:
-        """Remove the bytes of an incomplete frame."""
+        """Remove the bytes of an incomplete frame after the last complete one."""
         os.ftruncate(self._descriptor, self._size)
 
     def close(self) -> None:
@@ -366,7 +366,7 @@ class GrowingFile:
         self._encoder = self._target.begin(facts)
 
     def _moment(self, frame: StreamFrame) -> tuple[float, int]:
-        """Return time (ps) and step of a frame."""
+        """Return time (ps) and step of a frame; computed from its number if they were not sent."""
         step = frame.number if frame.step is None else frame.step
         if frame.time is not None and self._dt is None:
             return frame.time, step

@@ -233,7 +233,7 @@ class MoleculeCheck(Analysis):
         if self._links is not None or not (has_cell and several):
             return []
         if len(known_bonds(self.atomgroup.universe)):
-            return []  # no two atoms belong to one molecule
+            return []  # no two of the atoms belong to one molecule, so that none can be broken
         return [
             "broken molecules could not be detected: the topology has no bonds, and bonds could "
             "not "

@@ -153,9 +153,9 @@ class Repeated(NamedTuple):
     """Atoms of a group that occur again at another alternate location."""
 
     n_atoms: int
-    #: Index of a repeated atom.
+    #: Index of one of the atoms, for messages.
     first: int
-    #: Alternate locations of the atom.
+    #: Alternate locations of this atom.
     locations: list[str]
     #: Alternate locations to leave out, so that each atom occurs once.
     others: list[str]

@@ -59,7 +59,7 @@ class BondList:
     used: bool = False
 
 
-#: Bond lists by topology.
+#: Bond list of each topology for which bonds were requested.
 _lists: WeakKeyDictionary[Any, BondList] = WeakKeyDictionary()
 
 
@@ -228,7 +228,10 @@ class _Search:
         return True
 
     def _by_names(self) -> np.ndarray:
-        """Find the bonds within and between standard residues."""
+        """Find the bonds within and between standard residues from names, and check their lengths.
+
+        Lengths are those in the first frame, if it can be read.
+        """
         wanted = ((self._sizes > 1) & ~self._known)[self._residues]
         bonds, hydrogens = [_NONE], [np.empty(0, np.int64)]
         for atoms in self._alternatives(np.flatnonzero(wanted)):

@@ -99,7 +99,10 @@ class CoreNoJump(WorkerScan):
     def apply(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> list[tuple[int, str]]:
-        """Return the rows in which atoms cannot be tracked; positions are unchanged."""
+        """Return the rows in which atoms cannot be tracked, with reasons.
+
+        Their positions become NaN; all other positions are unchanged.
+        """
         return self._core.check(positions, cells)
 
     def apply_from(
@@ -188,7 +191,10 @@ class CoreSteps(WorkerScan):
     def apply(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> list[tuple[int, str]]:
-        """Return the rows in which molecules cannot be tracked; positions are unchanged."""
+        """Return the rows in which molecules cannot be tracked, with reasons.
+
+        Their positions become NaN; all other positions are unchanged.
+        """
         return self._core.check(positions, cells)
 
     def apply_from(
@@ -561,7 +567,7 @@ def _along(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _sums(numbers: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Return sums of multiples of the cell vectors."""
+    """Return u·a + v·b + w·c for numbers (u, v, w) and the cell vectors a, b and c."""
     a, b, c = cells[:, None].transpose(2, 0, 1, 3)
     u, v, w = numbers.transpose(2, 0, 1)[..., None]
     return u * a + v * b + w * c

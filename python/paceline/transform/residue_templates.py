@@ -87,7 +87,7 @@ class Template(NamedTuple):
 
     #: "protein", "nucleic", "water", or "" for an unknown residue.
     kind: str
-    #: Pairs of indices of bonded atoms.
+    #: Bonds as pairs of indices into the residue's list of atom names.
     bonds: list[tuple[int, int]]
     #: Indices of hydrogens whose bonded atom does not follow from their names.
     hydrogens: list[int]
