@@ -149,13 +149,13 @@ def run(
         Number of frames in a block, rounded up to 16 (less for large systems) times a power of two;
         by default chosen automatically. It does not change results.
     max_memory : int or str, optional
-        Maximum memory of each process, bytes or as "2 GiB". It applies to rows, records, series,
-        matrices, and decoded frames that are kept for a further pass. Results beyond it are stored
-        in anonymous files of the temporary folder (TMPDIR), and frames are decoded again. Arrays
-        up to 1 MiB, blocks that are being computed, and results of a single value do not count. By
-        default, arrays of more than 1 GiB and matrices of more than 256 MiB are stored in files,
-        and frames are kept while half of the memory is free. Only "serial", "threads" and "mpi"
-        keep frames. The limit does not change results.
+        Maximum memory of each process, bytes or as "2 GiB". It applies to results (rows, records,
+        time series of atoms, matrices) and to decoded frames that are kept for a further pass.
+        Results beyond it are stored in anonymous files of the temporary folder (TMPDIR), and
+        frames are decoded again. Arrays up to 1 MiB, blocks that are being computed, and results of
+        a single value do not count. By default, arrays of more than 1 GiB and matrices of more than
+        256 MiB are stored in files, and frames are kept while half of the memory is free. Only
+        "serial", "threads" and "mpi" keep frames. The limit does not change results.
     checkpoint : path-like, optional
         File that stores finished work during the run, and is deleted at its end. If the run is
         killed, the same call resumes it, with any backend and number of workers. Trust a

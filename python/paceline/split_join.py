@@ -409,7 +409,7 @@ def _list_few(differences: Iterable[str]) -> str:
 
 
 def _check_steps(runs: Sequence[_Run], output: Path) -> None:
-    """Raise if steps of a joined H5MD file would not increase, though those of its parts do."""
+    """Raise if, in a joined H5MD file, step numbers do not increase from one part to the next."""
     latest, source = None, ""
     for file, first, stop in runs:
         steps = file.times()[1][first:stop]

@@ -57,8 +57,8 @@ class FrameDataset:
     A map-style dataset: ``dataset[5]`` is one training sample (a frame or window), and
     ``dataset[[5, 1]]`` a batch, whose samples are decoded together. Both are dicts of tensors: the
     arrays of a `FrameBatch` by name, and the features. `loader` yields such batches in the order of
-    `FrameBatches`, without copies. The
-    dataset also works with any `torch.utils.data.DataLoader`, and with its samplers.
+    `FrameBatches`, without copies. The dataset also works with any `torch.utils.data.DataLoader`,
+    and with its samplers.
 
     Parameters
     ----------

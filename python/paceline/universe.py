@@ -408,7 +408,7 @@ _ATOM_STYLES = {
 
 
 def _atom_style_of_lammps(topology: object, options: dict[str, object]) -> str | None:
-    """Return the columns of atoms in a LAMMPS data file; None if MDAnalysis assumes them anyway."""
+    """Return the columns of atoms in a LAMMPS data file; None if MDAnalysis finds them itself."""
     if "atom_style" in options or not is_name(topology):
         return None
     ending = os.path.splitext(os.fspath(topology))[1][1:]

@@ -62,7 +62,7 @@ class FileSystem:
 
     @property
     def node_bandwidth(self) -> float:
-        """Bandwidth of the requests that paceline keeps in flight on one node, bytes per second."""
+        """Total bandwidth of the requests that one node has in flight, bytes per second."""
         each = self.latency + REQUEST_BYTES / self.connection_bandwidth
         return IN_FLIGHT * REQUEST_BYTES / each if each else math.inf
 
@@ -176,7 +176,7 @@ class FrameCost:
     transform : float
         Time to transform positions, s.
     rest : float
-        Remaining time, s: assigning blocks, and waiting for the interpreter lock between blocks.
+        Remaining time, s, for example for assigning blocks and waiting for the interpreter lock.
 
     Raises
     ------
@@ -206,7 +206,7 @@ class FrameCost:
 
     @classmethod
     def of(cls, blocks: "Iterable[BlockTiming]") -> Self:
-        """Compute the mean cost of a measured run with one worker.
+        """Compute the mean cost of a frame from a measured run with one worker.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ class FrameCost:
 
     @classmethod
     def mean_of(cls, blocks: "Sequence[BlockTiming]", length: int) -> Self:
-        """Compute the mean cost of blocks on which a worker spent `length` ns in total."""
+        """Compute the mean cost of a frame; `length` is the total time for all blocks, ns."""
         n_frames = sum(block.n_frames for block in blocks)
         if n_frames == 0:
             raise UnsupportedError("no frames were timed: expected 1 or more, found 0")
@@ -306,7 +306,7 @@ class Unevenness:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Expected times of a run, s. All times in the table below add up to `t_total`.
+    """Expected times of a run, s, which add up to `t_total`.
 
     Attributes
     ----------

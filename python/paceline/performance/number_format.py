@@ -26,7 +26,7 @@ def number(value: float) -> str:
 
 
 def amount(n_bytes: float) -> str:
-    """Format bytes in the largest suitable unit, with three digits.
+    """Format a number of bytes in the largest suitable unit, with up to three digits.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def percent(share: float) -> str:
 
 
 def rate(value: float) -> str:
-    """Format bytes per second.
+    """Format a rate in bytes per second, in kB/s, MB/s or GB/s.
 
     Examples
     --------

@@ -176,7 +176,7 @@ class ScalingRun:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Mean and standard deviation of some values.
+    """Mean, standard deviation and number of the values of a quantity in several runs.
 
     Examples
     --------

@@ -83,7 +83,7 @@ class Straggler:
 
 @dataclass
 class _Spent:
-    """Time by cause, ns, that one worker or a usual worker spent on frames of one trajectory."""
+    """Time by cause, ns, that a worker, or a worker of usual speed, spent on one trajectory."""
 
     n_frames: int
     parts: np.ndarray
@@ -91,7 +91,7 @@ class _Spent:
     pace: float
 
 
-#: Time of a usual worker, by rule and trajectory.
+#: Time per frame of a worker of usual speed, by rule and number of the trajectory.
 _Usual = Mapping[str, Mapping[int, _Spent]]
 
 

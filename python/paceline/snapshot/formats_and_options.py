@@ -317,7 +317,7 @@ def _check_threads() -> None:
 
 
 def given_writers(writers: int | Sequence[int], nodes: Sequence[str]) -> list[int]:
-    """Return the writing ranks, sorted; `writers` is their number, or the ranks themselves.
+    """Return the writing ranks; `writers` is their number, or the ranks themselves.
 
     Raises `UnsupportedError` if there are no such ranks. `nodes` contains the host of each rank.
     """

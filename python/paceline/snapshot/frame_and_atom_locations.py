@@ -124,7 +124,7 @@ class TextFrameLocation(NamedTuple):
 class AtomBatch(NamedTuple):
     """Some atoms of a frame, in the form that the compiled module expects."""
 
-    #: Ids from 1; None if atoms are in order.
+    #: Ids from 1, or, before `counted`, the numbers in the file; None if atoms are in order.
     ids: np.ndarray | None
     #: Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)), float32.
     vectors: Sequence[np.ndarray | None]
@@ -193,7 +193,7 @@ class FrameInfo:
 
     @property
     def dtype(self) -> np.dtype:
-        """Dtype of positions, velocities and forces in the batches that `read` returns."""
+        """Dtype in which positions, velocities and forces are read: float64 from text files."""
         return np.dtype(np.float32 if self.text is None else np.float64)
 
     @property

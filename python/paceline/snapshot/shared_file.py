@@ -72,7 +72,10 @@ class Heading:
 
 
 class Place(NamedTuple):
-    """File in which ranks write the atoms of a frame, and offset of atom 1 in each section."""
+    """File in which ranks write the atoms of a frame, and offsets of the first atom's data.
+
+    `starts` has an offset for each section of a frame, such as positions and velocities.
+    """
 
     path: str
     starts: tuple[int, ...]

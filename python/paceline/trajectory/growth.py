@@ -18,7 +18,7 @@ from paceline.trajectory.chain import Chain, hdf5_does_not_grow
 from paceline.trajectory.open import is_recognised, open_file
 from paceline.trajectory.write_stream_to_file import KeptFrames, Tee
 
-#: Time without a new frame after which a file is complete, s.
+#: Default time without growth after which a file counts as complete, s.
 IDLE_SECONDS = 60.0
 #: Time between two checks of a file's size, s: a check takes a few µs on a local disk.
 LOOK_SECONDS = 0.05

@@ -197,7 +197,7 @@ class ImdStream:
         self.close()
 
     def _connect(self, host: str, port: int, wait: float) -> socket.socket:
-        """Connect to an engine, which may begin to listen within some seconds."""
+        """Connect to an engine; if it does not listen yet, try again for `wait` seconds."""
         until = time.monotonic() + wait
         while True:
             try:

@@ -125,7 +125,7 @@ class StreamFrame:
     Attributes
     ----------
     number : int
-        Number of the frame since the connection was made.
+        Number of the frame, from 0, counted since the connection was made.
     step : int or None
         Step number of the simulation.
     time : float or None

@@ -28,7 +28,7 @@ from paceline.trajectory.imd_protocol import (
 
 #: Maximum number of subscribers at a time.
 MOST = 64
-#: Default size of the frames that wait for one subscriber, bytes.
+#: Default maximum size of the frames that wait to be sent to one subscriber, bytes.
 BUFFER = 64 << 20
 #: Time after the handshake in which a subscriber must reply, seconds.
 _PATIENCE = 5.0

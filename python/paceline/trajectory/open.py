@@ -39,7 +39,7 @@ ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.ex
     ending.upper() for ending in HDF5_ENDINGS
 }
 
-#: File names without extension that belong to these formats.
+#: Usual names, without extension, of files in these formats.
 _FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names}
 
 #: Extensions of NetCDF files. NetCDF 4 files are HDF5 files.

@@ -174,7 +174,7 @@ class MoleculeCheck(Analysis):
         return {"atoms": f"{len(self.indices)}"}
 
     def prepare(self) -> "_CheckedBlocks":
-        """Find the columns of links and groups, and initial positions of groups to superpose."""
+        """Create the worker part from columns of links and groups, and positions to compare with."""
         columns_of = self._columns
         links, longest = (np.empty((0, 2), np.int64), np.empty(0, np.int64)), 1
         groups = []

@@ -34,7 +34,8 @@ USUAL_HEIGHT = 30.0
 HYDROGEN_BOND = 1.3
 #: Maximum length of a guessed bond of heavy atoms, Å; heavy atoms without a bond are farther apart.
 OTHER_BOND = 2.15
-#: Maximum distances between adjacent residues if only one kind of atom is decoded, Å.
+#: Maximum distance between atoms of one name in adjacent residues of a chain, Å, by atom name. It
+#: replaces bond lengths for groups of such atoms, for example of all Cα.
 IN_CHAIN = {"CA": 4.3, "BB": 4.6, "P": 7.8, "N": 4.6, "C": 4.6, "CB": 6.8}
 
 
@@ -117,7 +118,7 @@ def _links(
 
 
 def _longest_path(universe: System, bonds: np.ndarray) -> int:
-    """Return the number of bonds whose total length is surely less than half the cell."""
+    """Return the largest number of bonds whose total length is surely less than half the cell."""
     cell = cell_of(universe.trajectory)
     height = widths(cell).min()
     if not np.isfinite(height):

@@ -150,7 +150,7 @@ def pair_of_groups(
 def choose_atoms(
     group: Atoms | System, selection: str | list[str] | None, what: str, *, least: int = 1
 ) -> Atoms:
-    """Select atoms of a group for the argument `what`; the group must not update itself."""
+    """Select atoms of a group, which is not an UpdatingAtomGroup, for the argument `what`."""
     check_static(group, what)
     texts = [selection] if isinstance(selection, str) else selection
     atoms = group.atoms if texts is None else select_atoms(group, texts, what)
