@@ -113,7 +113,7 @@ def _too_short(report: Report) -> Recommendation:
 
 
 def _balance(report: Report) -> Recommendation:
-    """Describe how the workers' time was divided between components (heuristic 1)."""
+    """State how the time of workers divides into computing, I/O and communication (heuristic 1)."""
     parts = sorted(WALL_TIME, key=lambda part: report.shares[part.quantity], reverse=True)
     spent = [
         f"{percent(report.shares[part.quantity])} into {part.activity}"

@@ -174,7 +174,7 @@ class MoleculeCheck(Analysis):
         return {"atoms": f"{len(self.indices)}"}
 
     def prepare(self) -> "_CheckedBlocks":
-        """Create the worker part from columns of links and groups, and positions to compare with."""
+        """Create the worker part from columns of links and groups, and reference positions."""
         columns_of = self._columns
         links, longest = (np.empty((0, 2), np.int64), np.empty(0, np.int64)), 1
         groups = []
