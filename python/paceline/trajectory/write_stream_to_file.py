@@ -148,8 +148,8 @@ class Tee:
         self.ended = False
         self.error: Exception | None = None
         self._change = threading.Condition()
-        #: Held while frames are written, because programs that read the file see a frame before it is
-        #: complete.
+        #: Held while frames are written, because programs that read the file see a frame before the
+        #: frame is complete.
         self._writing = threading.Lock()
         # The thread runs in a copy of the caller's context, so that a collector of warnings that
         # the caller has set also receives the warnings of the thread.
