@@ -1302,6 +1302,7 @@ def test_half_written_frames_are_awaited_in_each_format(ending, tmp_path):
     path.write_bytes(states[0])
     grows = paceline.open(path)
     first, seen = grows.n_frames, [grows.n_frames]
+    assert len(grows.times) == first
     for before, after in pairwise(states):
         # The program appends the frame, then it may write the header again.
         for part in (0.01, 0.3, 0.8, 0.99):
@@ -1314,8 +1315,11 @@ def test_half_written_frames_are_awaited_in_each_format(ending, tmp_path):
         seen.append(grows.n_frames)
     assert seen == sorted(seen)
     assert (first < seen[-1], seen[-1]) == (True, 6)
+    whole = paceline.open(path)
+    assert np.array_equal(grows.times, whole.times, equal_nan=True)
+    assert grows.dt == whole.dt
     found = np.array([frame.positions for frame in grows])
-    assert np.array_equal(found, [frame.positions for frame in paceline.open(path)])
+    assert np.array_equal(found, [frame.positions for frame in whole])
 
 
 @pytest.mark.parametrize("how", ["command", "live"])

@@ -373,7 +373,8 @@ class FileTrajectory(Trajectory):
         self._check_open()
         before, self.chain = self.n_frames, self.chain.extended()
         self.n_frames = self.chain.n_frames
-        vars(self).pop("_frame_reading", None)
+        for name in ("_frame_reading", "times", "dt"):  # they are computed again when needed
+            vars(self).pop(name, None)
         return self.n_frames - before
 
     def __len__(self) -> int:

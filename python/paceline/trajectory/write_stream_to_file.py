@@ -230,17 +230,18 @@ class Tee:
                 with self._writing:
                     n_written = [file.append(frame) for file in self._files]
                 self._count(n_written)
-            self._count([file.finish() for file in self._files])
+            self._finish()
         except OSError as error:  # writing failed, for example because the disk is full
             self._stream.pause()
-            for file in self._files:
-                with contextlib.suppress(OSError):
-                    file.cut()
+            with self._writing:
+                for file in self._files:
+                    with contextlib.suppress(OSError):
+                        file.cut()
             self.error = error
         except PacelineError as error:
             self.error = error
             with contextlib.suppress(OSError, PacelineError):
-                self._count([file.finish() for file in self._files])
+                self._finish()
         except Exception as error:
             self.error = error
             raise
@@ -248,6 +249,12 @@ class Tee:
             with self._change:
                 self.ended = True
                 self._change.notify_all()
+
+    def _finish(self) -> None:
+        """Write and count the frames that wait for the next one."""
+        with self._writing:
+            n_written = [file.finish() for file in self._files]
+        self._count(n_written)
 
     def _count(self, written: list[int]) -> None:
         """Count the frames that were written to the file of all frames.
