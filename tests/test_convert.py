@@ -2,12 +2,15 @@
 
 import contextlib
 import itertools
+import json
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import loky
@@ -427,6 +430,32 @@ def test_what_cannot_be_is_refused_before_a_file_is_opened(words, name, said, tm
         status = stop.code
     assert status > 0
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("stretched", [1.0, 1.1])
+def test_times_in_dcd_that_drift_warn(stretched, tmp_path, capsys):
+    """XTC resolves 0.06 ps at 1 µs, so that single intervals of 1 and 1.1 ps look alike."""
+    ca = MDAnalysis.Universe.empty(1, trajectory=True)
+    ca.dimensions = [10, 10, 10, 90, 90, 90]
+    source, path = str(tmp_path / "drift.xtc"), tmp_path / "drift.dcd"
+    with MDAnalysis.Writer(source, 1) as writer:
+        for moment in 1e6 + np.append(np.arange(100), 100 + stretched * np.arange(100)):
+            ca.trajectory.ts.time = moment
+            writer.write(ca.atoms)
+    atoms = paceline.Universe(ca._topology, source).atoms
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PacelineWarning)
+        write(atoms, path)
+    said = [str(one.message) for one in caught if one.category is PacelineWarning]
+    assert cli.main(["info", source, "--json"]) == 0
+    between = json.loads(capsys.readouterr().out)["files"][0]["time_between_frames_ps"]
+    if stretched == 1:
+        assert (said, between) == ([], [pytest.approx(1)])
+    else:
+        assert between == [1, 1.125]
+        [text] = said
+        assert "from 1 to 1.125 ps apart: they will be read as 1.0496" in text
+        assert re.search(r"changes times by up to 4\.\d+ ps", text)
 
 
 def test_times_can_be_set(adk_in_water, tmp_path):

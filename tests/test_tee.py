@@ -205,7 +205,9 @@ def test_uneven_times_in_dcd_warn(tmp_path):
     with ImdServer.of(frames) as server:
         stream = ImdStream(server.address, n_atoms=N, timeout=PATIENCE)
         with (
-            pytest.warns(PacelineWarning, match="one time between frames, 0.02 ps, but frames are"),
+            pytest.warns(
+                PacelineWarning, match=r"0\.02 ps, but the frame after 0\.04 ps is at 0\.08 ps"
+            ),
             Tee(stream, tmp_path / "run.dcd") as tee,
         ):
             assert tee.wait(PATIENCE)
@@ -230,8 +232,21 @@ def test_uneven_times_of_the_file_that_analyses_read_warn(tmp_path):
     assert "cannot store velocities" in left_out
     wanted = "analyses read all frames from another DCD file, which stores one time between frames"
     assert uneven.startswith(
-        f"{kept.path}: {wanted}, 1 ps, but frames are 1.5 ps apart from 4 ps on"
+        f"{kept.path}: {wanted}, 1 ps, but the frame after 4 ps is at 5.5 ps, not 5 ps"
     )
+
+
+def test_times_in_dcd_that_drift_warn(tmp_path):
+    """Each interval is 0.05 % longer than the first, which adds up."""
+    frames = made_frames(9, N, fields="p")
+    frames = [one._replace(time=k + 5e-4 * max(k - 1, 0)) for k, one in enumerate(frames)]
+    with ImdServer.of(frames) as server:
+        stream = ImdStream(server.address, n_atoms=N, timeout=PATIENCE)
+        with (
+            pytest.warns(PacelineWarning, match=r"after 3\.001 ps is at 4\.0015 ps, not 4 ps"),
+            Tee(stream, tmp_path / "run.dcd") as tee,
+        ):
+            assert tee.wait(PATIENCE)
 
 
 def test_a_script_that_ends_says_goodbye(tmp_path):

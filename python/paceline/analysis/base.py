@@ -39,7 +39,7 @@ from paceline.contract.run_info_and_descriptions import (
     describe_frames,
     describe_selection,
 )
-from paceline.contract.source import TIMES_REMEDY, UNKNOWN_TIMES
+from paceline.contract.source import ROUNDED, TIMES_REMEDY, UNKNOWN_TIMES
 from paceline.contract.system_interface import (
     Atoms,
     System,
@@ -62,9 +62,6 @@ if TYPE_CHECKING:
 SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
 #: Maximum deviation of a time from its expected value, as a fraction of the time between frames.
 UNEVEN = 1e-5
-#: Further deviation of a time that is allowed, as a fraction of the time itself, because
-#: trajectories store times in single precision.
-ROUNDED = 1.2e-7
 
 
 class AnalysisBase(Analysis):

@@ -15,7 +15,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import is_address
 from paceline.block import dimensions_of, periodic_vectors, vectors_of
-from paceline.contract.source import Requests, TrajectoryFile
+from paceline.contract.source import Requests, TrajectoryFile, deviation_from_even
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Element
 from paceline.hdf5.file_objects_for_h5py import open_bytes
@@ -200,10 +200,11 @@ def _spacing(times: np.ndarray) -> list[float]:
     between = between[np.isfinite(between)]
     if len(between) == 0:
         return []
-    low, high = between.min(), between.max()
-    # Times of XTC are 32-bit floats; rounding changes time differences by up to this value.
-    rounding = 2 * np.spacing(np.float32(np.nanmax(np.abs(times))))
-    return [float(between.mean())] if high - low <= rounding else [float(low), float(high)]
+    rows = np.flatnonzero(np.isfinite(times))
+    if deviation_from_even(times[rows], rows):
+        # The limits are equal if only the frames without a time are uneven.
+        return list(dict.fromkeys([float(between.min()), float(between.max())]))
+    return [float(between.mean())]
 
 
 def _cell(core: Any) -> Fact:

@@ -31,6 +31,10 @@ UNKNOWN_TIMES = "times not known"
 #: Advice in the warning about unknown times.
 TIMES_REMEDY = "give dt= (--dt)"
 
+#: Maximum difference of two times that are equal but for rounding to single precision, as a
+#: fraction of the time.
+ROUNDED = 1.2e-7
+
 #: Prefix of the names of traits that may differ between files that are joined.
 REMARK = "attribute "
 
@@ -75,6 +79,16 @@ def runs_by_file(files: np.ndarray) -> Iterator[tuple[int, slice]]:
     for first, stop in pairwise([0, *borders.tolist(), len(files)]):
         if stop > first:
             yield int(files[first]), slice(first, stop)
+
+
+def deviation_from_even(times: np.ndarray, rows: np.ndarray) -> float:
+    """Return how far times are at most from even ones between the first and the last, ps.
+
+    `rows` are their numbers in the series. Return 0 if rounding to single precision explains it.
+    """
+    dt = (times[-1] - times[0]) / max(rows[-1] - rows[0], 1)
+    off = float(np.abs(times - times[0] - dt * (rows - rows[0])).max())
+    return 0.0 if off <= ROUNDED * np.abs(times).max() else off
 
 
 def unknown_times(doubt: str) -> str:

@@ -18,7 +18,7 @@ from paceline._util.files import new_file, temporary_name, writing_to
 from paceline._util.os_calls import write_at
 from paceline.block import FIELDS, Block, field_bits, fields_in, periodic_vectors
 from paceline.contract.analysis_kinds import PartlyKept, PerBlock, Placements, Receiver
-from paceline.contract.source import FORMATS
+from paceline.contract.source import FORMATS, deviation_from_even
 from paceline.contract.system_interface import Atoms
 from paceline.errors import UnsupportedError, UnwritableError, warn
 
@@ -377,15 +377,13 @@ class FrameFile(Target):
         )
 
     def _warn_of_uneven(self, times: np.ndarray) -> None:
-        between = np.diff(times)
-        # Times from an XTC file are float32: `rounding` is the rounding error of their differences.
-        rounding = 2 * np.spacing(np.float32(np.abs(times).max()))
-        if len(between) and not np.ptp(between) <= rounding:
+        if off := deviation_from_even(times, np.arange(len(times))):
+            between = np.diff(times)
             warn(
                 f"{self._path}: a DCD file stores one time between frames, but these frames are "
                 "from "
                 f"{between.min():g} to {between.max():g} ps apart: they will be read as "
-                f"{_series(times, times)[2]:g} ps apart"
+                f"{_series(times, times)[2]:g} ps apart, which changes times by up to {off:g} ps"
             )
 
 

@@ -21,7 +21,7 @@ from paceline import _core
 from paceline._util.files import create_growing, writing_to
 from paceline._util.os_calls import write_at
 from paceline.block import CELL_WIDTH, FIELDS, Block, FrameBuffer, field_bits
-from paceline.contract.source import FORMATS
+from paceline.contract.source import FORMATS, ROUNDED
 from paceline.contract.system_interface import Atoms
 from paceline.errors import PacelineError, UnsupportedError, warn
 from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
@@ -442,11 +442,11 @@ class GrowingFile:
             left, offset = left[n:], offset + n
 
     def _watch_interval(self, moment: float) -> None:
-        """Warn once if frames are not as far apart as the first two."""
+        """Warn once if a frame is not where the time between the first two frames puts it."""
         first, second = self._times
-        if self._uneven or abs((moment - self._latest) - (second - first)) <= 1e-3 * abs(
-            second - first
-        ):
+        expected = first + self._n * (second - first)
+        slack = 1e-3 * abs(second - first) + ROUNDED * abs(moment)
+        if self._uneven or abs(moment - expected) <= slack:
             return
         self._uneven = True
         # Frames of the kept file may be evenly spaced although those of the file of all frames
@@ -455,9 +455,9 @@ class GrowingFile:
         if self._beside is not None:
             file = f"{self._beside}: analyses read all frames from another DCD file, which"
         warn(
-            f"{file} stores one time between frames, {second - first:g} ps, but frames are "
-            f"{moment - self._latest:g} ps apart from {self._latest:g} ps on; XTC, TRR and NetCDF "
-            "store the time of each frame"
+            f"{file} stores one time between frames, {second - first:g} ps, but the frame after "
+            f"{self._latest:.9g} ps is at {moment:.9g} ps, not {expected:.9g} ps; XTC, TRR and "
+            "NetCDF store the time of each frame"
         )
 
 
