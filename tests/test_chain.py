@@ -501,6 +501,41 @@ def test_frames_that_nobody_repeats_are_named_when_left_out(calpha, tmp_path):
     assert trajectory.times().tolist() == [0, 1, 3, 5, 7]
 
 
+@pytest.mark.parametrize(
+    ("times", "suffix"),
+    [
+        # A run that stops just after a frame at 1 µs writes a last frame; XTC resolves 0.06 ps.
+        ([[999_900, 1_000_000, 1_000_000.5], [1_000_000.5, 1_000_100]], "xtc"),
+        ([[999_900, 1_000_000], [1_000_000.5, 1_000_100]], "xtc"),
+        ([[999_900, 1_000_000, 1_000_000.5, 1_000_100]], "xtc"),
+        ([[1_000_000, 1_000_000.0625], [1_000_000.125, 1_000_000.1875]], "xtc"),
+        ([[0, 0.5, 1, 1.5, *range(100, 2000, 100), 1_000_000]], "trr"),
+        ([[0, *(2.0 ** np.arange(-10, 21))]], "trr"),
+        ([[0, 5], [10, 8]], "trr"),
+        ([[10, 8, 6, 4]], "trr"),
+        ([[0, 10, 20], [20.000001, 30]], "trr"),
+    ],
+    ids=str,
+)
+def test_continuous_keeps_one_frame_of_each_time(times, suffix, calpha, tmp_path):
+    names = restarted(calpha, tmp_path, times, suffix)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PacelineWarning)
+        found = Reader(names, continuous=True).times()
+    stored = np.unique(np.concatenate(times).astype(np.float32))
+    # Times that differ by the rounding error are those of one frame: the later copy is kept.
+    is_kept = np.append(np.diff(stored) > 1e-5, True)
+    np.testing.assert_allclose(found, stored[is_kept], rtol=1e-7)
+
+
+@pytest.mark.parametrize("times", [[[0, 5, 10], [10, 10]], [[0, 0, 0], [0, 0, 0]]], ids=str)
+def test_continuous_warns_of_files_of_equal_times(times, calpha, tmp_path):
+    names = restarted(calpha, tmp_path, times)
+    with pytest.warns(PacelineWarning, match=rf"{names[1]}: .*all equal: all frames are kept"):
+        trajectory = Reader(names, continuous=True)
+    assert trajectory.times().tolist() == [*times[0], *times[1]]
+
+
 def test_frames_without_a_time_are_kept(calpha, tmp_path):
     names = restarted(calpha, tmp_path, [[0, 1, 2, 3, 4], [2, 3, 4, 5]])
     offsets, _ = open_file(names[0]).extents(np.array([3], dtype=np.uint64))

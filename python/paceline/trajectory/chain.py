@@ -17,6 +17,7 @@ from paceline._util.files import is_address
 from paceline._util.leftovers import ScratchFolder
 from paceline.contract.node_disk_cache import Cache
 from paceline.contract.source import (
+    ROUNDED,
     Extents,
     FileSpec,
     FrameSource,
@@ -36,8 +37,9 @@ from paceline.errors import (
 from paceline.hdf5.open_hdf5_trajectory import NO_OPTIONS, Hdf5File, Hdf5Options
 from paceline.trajectory.open import OBJECTS_AT_A_TIME, notes_of, open_files, read_headers
 
-#: Maximum difference between times of the same frame in two files, relative to the largest time.
-_ROUNDING = 1e-6
+#: Maximum difference between times of the same frame in two files, relative to the time. Each may
+#: be the product of two numbers in single precision.
+_ROUNDING = 2 * ROUNDED
 
 #: Values of `TrajectoryFile.index_origin` for indexes that contain the times of all frames. For
 #: these files, reading times needs no request to an object store.
@@ -179,18 +181,18 @@ class Chain:
         if report is not None:
             warn(report)
         if continuous:
-            self._warn_of_counted()
+            self._warn_of_untimed(found.untimed)
             self._choose(found.order)
             self._kept = found.kept
             self._choose([k for k, kept in enumerate(self._kept) if kept is None or len(kept)])
 
-    def _warn_of_counted(self) -> None:
+    def _warn_of_untimed(self, numbers: Sequence[int]) -> None:
         """Warn of files without times, because repeated frames cannot be found in these files."""
-        pairs = zip(self.names, self.files, strict=True)
-        if counted := [name for name, file in pairs if file.frames_counted]:
+        if numbers:
+            names = [self.names[k] for k in numbers]
             warn(
-                f"{', '.join(counted[:_NAMED])}: continuous=True compares times of frames, which "
-                "are not known: all frames are kept, in the order of the files"
+                f"{', '.join(names[:_NAMED])}: continuous=True compares times of frames, which "
+                "are not known or all equal: all frames are kept, in the order of the files"
             )
 
     def _choose(self, numbers: Iterable[int]) -> None:
@@ -442,6 +444,8 @@ class TimeOrder:
     kept: list[np.ndarray | None]
     #: Overlaps of files; their repeated frames are left out of `kept`.
     overlaps: list[Overlap]
+    #: Original indices of files whose times are unknown or, with several frames, all equal.
+    untimed: list[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -456,8 +460,8 @@ class _Stretch:
     first: float = math.nan
     #: Time of the last frame, ps; NaN without times.
     last: float = math.nan
-    #: Rounding error of the times, ps.
-    rounding: float = 0.0
+    #: Time between the first two frames, ps; infinite for a single frame.
+    gap: float = math.inf
     #: Times of all frames in the stretch, ps; None for a whole file whose times are not loaded.
     moments: np.ndarray | None = None
 
@@ -477,9 +481,8 @@ class _Stretch:
         first, last = ends.tolist()
         if not math.isfinite(first) or (first == last and file.n_frames > 1):
             return plain
-        # Differences above a tenth of the time between frames are no rounding errors.
-        between = abs(last - first) / file.n_frames
-        return replace(plain, first=first, last=last, rounding=_rounding(first, last, between))
+        gap = abs(last - first) / file.n_frames if file.n_frames > 1 else math.inf
+        return replace(plain, first=first, last=last, gap=gap)
 
     @classmethod
     def all_of(cls, number: int, file: TrajectoryFile) -> "list[_Stretch]":
@@ -487,29 +490,48 @@ class _Stretch:
         times = file.times()[0]
         rows = np.flatnonzero(np.isfinite(times))
         known = times[rows]
-        steps = np.diff(known)
-        if file.frames_counted or not (steps > 0).any():
-            return [cls.whole(number, file)]
-        rounding = _rounding(known.min(), known.max(), float(np.median(steps[steps > 0])))
-        ends = np.flatnonzero(steps <= rounding)
-        first, last = known[np.append(0, ends + 1)], known[np.append(ends, -1)]
+        # Equal times of several frames are no times.
+        if file.frames_counted or not len(known) or (len(known) > 1 and np.ptp(known) == 0):
+            return [cls(number, 0, file.n_frames)]
+        gaps = _gaps(known)
+        # Compare each step with the steps before and after it.
+        ends = np.flatnonzero(
+            np.diff(known) <= _roundings(known[1:], np.minimum(gaps[:-2], gaps[2:]))
+        )
+        gaps[ends + 1] = math.inf
+        begins = np.append(0, ends + 1)
+        first, last = known[begins], known[np.append(ends, -1)]
         # A frame without a time belongs to the same stretch as the previous frame.
         starts = [0, *rows[ends + 1].tolist()]
         stops = [*starts[1:], len(times)]
-        bounds = zip(starts, stops, first.tolist(), last.tolist(), strict=True)
+        values = (first.tolist(), last.tolist(), gaps[begins + 1].tolist())
         return [
-            cls(number, start, stop, begin, end, rounding, times[start:stop])
-            for start, stop, begin, end in bounds
+            cls(number, start, stop, begin, end, gap, times[start:stop])
+            for start, stop, begin, end, gap in zip(starts, stops, *values, strict=True)
         ]
 
     def times(self, files: Sequence[TrajectoryFile]) -> np.ndarray:
         """Times of the frames, ps."""
         return files[self.file].times()[0] if self.moments is None else self.moments
 
+    def may_reach(self, later: "_Stretch") -> bool:
+        """Return True if the last frames may be repeated by a later stretch."""
+        return self.last >= later.first - min(_ROUNDING * abs(later.first), later.gap / 10)
 
-def _rounding(first: float, last: float, between: float) -> float:
-    """Return the largest difference of times that may be a rounding error, ps."""
-    return min(_ROUNDING * max(abs(first), abs(last)), between / 10)
+
+def _gaps(times: np.ndarray) -> np.ndarray:
+    """Return the time before each frame, and after the last, ps; infinite unless positive."""
+    steps, gaps = np.diff(times), np.full(len(times) + 1, math.inf)
+    np.copyto(gaps[1:-1], steps, where=steps > 0)
+    return gaps
+
+
+def _roundings(times: np.ndarray | float, gaps: np.ndarray) -> np.ndarray:
+    """Return the largest differences from times that may be rounding errors, ps.
+
+    Differences above a tenth of the time between frames near them, `gaps`, are no rounding errors.
+    """
+    return np.where(np.isinf(gaps), 0.0, np.minimum(_ROUNDING * np.abs(times), gaps / 10))
 
 
 def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> TimeOrder:
@@ -530,16 +552,20 @@ def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> Ti
     stretches = [given[k] for k in _by_first_time(given)]
     kept: list[np.ndarray | None] = [None] * len(stretches)
     left_out = []
-    next_first, later = math.inf, -1
+    later = None
     for k in reversed(range(len(stretches))):
         one = stretches[k]
-        if one.last >= next_first - one.rounding:
-            times = one.times(files)
-            repeated = times >= next_first - one.rounding
-            kept[k] = np.flatnonzero(~repeated)
-            left_out.append((k, later, times[repeated]))
+        if later is not None and one.may_reach(stretches[later]):
+            following, times = stretches[later], one.times(files)
+            gaps = _gaps(times)
+            gaps = np.minimum(np.minimum(gaps[:-1], gaps[1:]), following.gap)
+            roundings = _roundings(following.first, gaps)
+            repeated = times >= following.first - roundings
+            if repeated.any():
+                kept[k] = np.flatnonzero(~repeated)
+                left_out.append((k, later, times[repeated], roundings[repeated]))
         if not math.isnan(one.first):
-            next_first, later = one.first, k
+            later = k
     remaining = _kept_times_near(files, stretches, kept)
     overlaps = [
         Overlap(
@@ -548,11 +574,12 @@ def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> Ti
             len(repeated),
             float(repeated.min()),
             float(repeated.max()),
-            _count_unmatched(repeated, remaining, stretches[k].rounding),
+            _count_unmatched(repeated, remaining, roundings),
         )
-        for k, by, repeated in reversed(left_out)
+        for k, by, repeated, roundings in reversed(left_out)
     ]
-    return TimeOrder(*_join_stretches(files, stretches, kept), overlaps)
+    untimed = [one.file for one in given if math.isnan(one.first)]
+    return TimeOrder(*_join_stretches(files, stretches, kept), overlaps, untimed)
 
 
 def _by_first_time(stretches: Sequence[_Stretch]) -> list[int]:
@@ -604,18 +631,19 @@ def _kept_times_near(
         return np.empty(0)
     earliest = min(one.first for one in cut)
     latest = max(one.last for one in cut)
+    rounding = _ROUNDING * max(abs(earliest), abs(latest))
     found = []
     for one, rows in zip(stretches, kept, strict=True):
-        if one.first <= latest and one.last >= earliest:
+        if one.first <= latest + rounding and one.last >= earliest - rounding:
             times = one.times(files)
             found.append(times if rows is None else times[rows])
     return np.sort(np.concatenate(found))
 
 
-def _count_unmatched(times: np.ndarray, others: np.ndarray, rounding: float) -> int:
+def _count_unmatched(times: np.ndarray, others: np.ndarray, roundings: np.ndarray) -> int:
     """Count the times that do not occur in an increasing array of times."""
-    below = np.searchsorted(others, times - rounding, side="left")
-    above = np.searchsorted(others, times + rounding, side="right")
+    below = np.searchsorted(others, times - roundings, side="left")
+    above = np.searchsorted(others, times + roundings, side="right")
     return int((below == above).sum())
 
 
