@@ -126,6 +126,25 @@ def test_frames_are_found_by_their_times(tables, adk):
         chosen.in_trajectory(other)
 
 
+def test_repeated_times_do_not_name_frames(adk, tmp_path):
+    parts = [tmp_path / "a.xtc", tmp_path / "b.xtc"]
+    universe = paceline.Universe(*adk)
+    paceline.Write(universe.atoms, parts[0]).run(stop=6)
+    paceline.Write(universe.atoms, parts[1]).run(start=3, stop=9)
+    table = tmp_path / "t.csv"
+    rows = [f"{k + 1},{k}" for k in (*range(6), *range(3, 9))]
+    table.write_text("\n".join(["time (ps),value", *rows]), encoding="utf-8")
+    chained = paceline.Universe(adk.topology, *parts).trajectory
+    for where in ("value >= 0", "value == 4"):
+        with pytest.raises(UnsupportedError, match=r"no frame numbers, .* several frames at [45] "):
+            choose_frames(table, where=where).in_trajectory(chained)
+    found = choose_frames(table, where="value < 3 or value > 5").in_trajectory(chained)
+    assert found.tolist() == [0, 1, 2, 9, 10, 11]
+    whole = paceline.Universe(adk.topology, *parts, continuous=True).trajectory
+    found = choose_frames(table, where="value >= 4").in_trajectory(whole)
+    assert found.tolist() == [4, 5, 6, 7, 8]
+
+
 def test_rows_of_several_tables_and_of_one_frame(tables, tmp_path):
     folder, rmsd, *_ = tables
     other = tmp_path / "other.csv"

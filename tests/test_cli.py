@@ -354,6 +354,20 @@ def test_a_bound_on_a_frame_s_time_includes_it():
     assert chosen.tolist() == [1002, 1003, 1004]
     long = 1e9 + np.arange(10) * 0.01
     assert frames_between(Times(long), ("time", long[3]), ("time", long[5])).tolist() == [3, 4, 5]
+    # The slack of the last time is larger than the first times.
+    uneven = np.array([0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100, 1e3, 1e4, 1e5, 1e6 + 0.5, 2e6])
+    for stored in (uneven, uneven.astype(np.float32).astype(float)):
+        assert frames_between(Times(stored), bound("0.5ps"), None).tolist() == [*range(3, 14)]
+        assert frames_between(Times(stored), None, bound("0.1ps")).tolist() == [0, 1]
+        args = argparse.Namespace(begin=None, end=None, step=1, every=1.0)
+        assert frames_of(Times(stored), args).tolist() == [0, *range(4, 12), 13]
+    # Bounds in ns may be rounded, although all times are whole numbers.
+    whole = np.arange(2000)
+    bounds = bound("1.001ns"), bound("1.003ns")
+    assert frames_between(Times(whole), *bounds).tolist() == [1001, 1002, 1003]
+    # Frames that several files repeat at their borders do not narrow the slack.
+    repeated = np.array([0, 4.999999, 4.999999 * (1 + 3e-16), 9.999998])
+    assert frames_between(Times(repeated), bound("5ps"), None).tolist() == [1, 2, 3]
     unknown = np.array([0.0, np.nan, 2.0])
     assert frames_between(Times(unknown), ("time", 0.0), None).tolist() == [0, 2]
 

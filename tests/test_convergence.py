@@ -15,6 +15,7 @@ from benchmarks.bench_verdicts import LOGARITHMIC, TableCase, at_times, measure_
 from paceline.analysis.convergence import latest_start
 from paceline.analysis.convergence_of_table_series import (
     count_verdicts,
+    equilibrated_start,
     replica_verdict,
     table_verdicts,
 )
@@ -1520,3 +1521,14 @@ def test_verdicts_on_very_many_series_are_counted(tmp_path, monkeypatch):
 def test_the_number_of_series_must_be_positive():
     with pytest.raises(ValueError, match="n_series must be at least 1, not 0"):
         paceline.convergence(np.arange(50.0), n_series=0)
+
+
+def test_frames_at_uneven_times_start_where_the_series_does():
+    rng = np.random.default_rng(5)
+    times = np.arange(2000) / 8
+    values = rng.normal(size=2000) + 20 * np.exp(-times / 5)
+    table = Table({"time (ps)": times, "E (kJ/mol)": values}, "time (ps)", {"E (kJ/mol)": "E"}, "E")
+    start = table_verdicts(table)["E (kJ/mol)"].start
+    assert start > 1
+    frames = np.array([0, start - 0.5, start, start + 0.5, 1e6])
+    assert equilibrated_start({"e": table}, frame_times={"e": frames})[0] == 2

@@ -517,6 +517,9 @@ def test_rows_between_times(written):
     assert energies.between(7.9999999).results.times.tolist() == [8, 9]
     assert energies.rows(-2).results.steps.tolist() == [4000, 4500]
     assert read_energies(written(series(0, 10)), begin=8).span == "2 rows, time 8 to 9 ps"
+    uneven = Energies({"E": np.zeros(5)}, {}, np.array([0, 0.1, 0.4, 0.5, 1e7]))
+    assert uneven.between(0.4, 0.4000001).results.times.tolist() == [0.4]
+    assert uneven.between(0.05, 0.45).results.times.tolist() == [0.1, 0.4]
     with pytest.raises(UnsupportedError, match=r"no row lies between .* from 0 to 9 ps"):
         energies.between(11)
     with pytest.raises(UnsupportedError, match="no row is in the requested range: there are 10"):
@@ -640,6 +643,47 @@ def test_rows_match_by_time():
     first, second = matching_rows(np.array([2.0, np.nan, 1.0]), np.array([1.5, 2.0]))
     assert (first.tolist(), second.tolist()) == ([0], [1])
     assert len(matching_rows(np.array([0.5]), np.array([1.0, 2.0]))[0]) == 0
+
+
+LOGARITHMIC = np.array([0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100, 1e3, 1e4, 1e5, 1e6])
+#: Every frame, and then every 1000th.
+TWO_PHASES = np.array([*range(100), *range(1000, 2_000_001, 1000)], dtype=float)
+
+
+@pytest.mark.parametrize("times", [LOGARITHMIC, TWO_PHASES, TWO_PHASES / 8])
+def test_rows_at_uneven_times_match_the_nearest(times):
+    some = np.arange(2, len(times), 3)
+    single = times.astype(np.float32).astype(float)
+    text = np.array([float(f"{time:.8g}") for time in times * 1.0000001])
+    for one in (times, single, text):
+        for rows in (np.arange(len(times)), some, some[::-1]):
+            first, second = matching_rows(times, one[rows])
+            np.testing.assert_array_equal(first, np.sort(rows))
+            np.testing.assert_array_equal(rows[second], first)
+            second, first = matching_rows(one[rows], times)
+            np.testing.assert_array_equal(rows[second], first)
+            np.testing.assert_array_equal(first, np.sort(rows))
+
+
+def test_rows_at_other_times_do_not_match():
+    first, second = matching_rows(LOGARITHMIC, np.array([0.15, 0.5001, 2.0, 1e6]))
+    assert (first.tolist(), second.tolist()) == ([5, 12], [2, 3])
+    # Whole numbers, such as frames, are not rounded.
+    first, _ = matching_rows(np.array([0, 5e6, 1e7]), np.array([0, 5e6 + 3, 1e7]))
+    assert first.tolist() == [0, 2]
+    # Two values would have the same partner.
+    twice = np.array([0, 94.999, 94.999 * (1 + 3e-16), 200])
+    assert matching_rows(twice, np.array([0, 94.99901, 200.1])) is None
+
+
+def test_a_surface_of_tables_with_uneven_frames(tmp_path):
+    x = np.random.default_rng(1).normal(size=len(TWO_PHASES))
+    for name, values in (("x", x), ("y", 2 * x)):
+        rows = [f"{frame:g},{value:.17g}" for frame, value in zip(TWO_PHASES, values, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join([f"frame,{name}", *rows]), "utf-8")
+    (_, first), (_, second) = series_of_tables([tmp_path / "x.csv", tmp_path / "y.csv"])
+    np.testing.assert_array_equal(first, x)
+    np.testing.assert_array_equal(second, 2 * x)
 
 
 @pytest.fixture(scope="module")

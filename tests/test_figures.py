@@ -15,7 +15,14 @@ from MDAnalysis.analysis.data.filenames import Rama_ref
 from paceline.analysis.convergence_of_table_series import replica_verdict, table_verdicts
 from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.figure_text_layout import shortened_to
-from paceline.analysis.figures import NOTE_INSIDE, ShownVerdicts, draw, in_time_unit, new_figure
+from paceline.analysis.figures import (
+    NOTE_INSIDE,
+    ShownVerdicts,
+    begin_together,
+    draw,
+    in_time_unit,
+    new_figure,
+)
 from paceline.analysis.replica_figures import Profile, draw_profile
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, States, Table
@@ -526,3 +533,11 @@ def test_angles_in_legends_have_the_unit_of_the_table(unit, shown):
     angles = 170 + np.random.default_rng(1).normal(size=(2, 300))
     _, verdict = of_replicas("frame", [np.arange(300)] * 2, angles, f"phi ({unit})", "angle")
     assert re.search(rf"mean 1[\d.]+ ± [\d.]+{shown} \(95 %\)", verdict.in_legend("frame 0"))
+
+
+def test_tables_begin_together_within_the_rounding_of_their_first_times():
+    uneven = np.array([0.5, 1, 2, 1e6])
+    assert begin_together([uneven, np.array([0.5000001, 7]), np.array([np.nan])])
+    assert not begin_together([uneven, np.array([0, 1e6])])
+    assert not begin_together([np.array([0, 1000, 2e6]), np.array([1, 1000, 2e6])])
+    assert begin_together([])

@@ -519,7 +519,8 @@ def _frame_at(verdict: SeriesVerdict, times: np.ndarray) -> int:
     Returns -1 if the times of the series cannot be compared with those of the frames.
     """
     known = verdict.axis == "time" and len(times) and np.isfinite(times).all() and in_order(times)
-    later = times >= verdict.start - rounding_of(times) if known else np.zeros(1, dtype=bool)
+    slack = rounding_of(times, [verdict.start])
+    later = times >= verdict.start - slack if known else np.zeros(1, dtype=bool)
     return int(np.argmax(later)) if later.any() else -1
 
 

@@ -150,10 +150,10 @@ class Energies:
         UnsupportedError
             No row is in this range.
         """
-        slack = rounding_of(self._axis)
-        first = -np.inf if begin is None else begin - slack
-        last = np.inf if end is None else end + slack
-        inside = (self._axis >= first) & (self._axis <= last)
+        first = -np.inf if begin is None else begin
+        last = np.inf if end is None else end
+        slack = rounding_of(self._axis, [first, last])
+        inside = (self._axis >= first - slack) & (self._axis <= last + slack)
         if not inside.any():
             raise UnsupportedError(
                 f"no row lies between the requested times: the rows are from {self._span}"
@@ -498,9 +498,10 @@ def _rows_of(
     limit, later, found, n_left_out, first = np.inf, "", [], 0, ""
     for part, kept in reversed(segments):
         axis = _axis(part, title)
-        inside = kept & (axis < limit - rounding_of(axis[kept]))
-        lost = axis[kept & ~inside]
-        if len(lost) > 1 or (len(lost) and lost[0] > limit + rounding_of(axis[kept])):
+        slack = rounding_of(np.where(kept, axis, np.nan), [limit])
+        inside = kept & (axis < limit - slack)
+        lost = (axis - slack)[kept & ~inside]
+        if len(lost) > 1 or (len(lost) and lost[0] > limit):
             n_left_out += len(lost)
             first = f"of {part.where}, since {later} begins at {limit:g}"
         if axis[kept][0] < limit:
@@ -552,7 +553,8 @@ def _remarks_on_changes(
     distances = np.diff(axis)
     if len(distances):
         usual = float(np.median(distances))
-        uneven = np.abs(distances - usual) > UNEVEN * usual + 2 * rounding_of(axis)
+        slack = rounding_of(axis)
+        uneven = np.abs(distances - usual) > UNEVEN * usual + slack[1:] + slack[:-1]
         if np.count_nonzero(uneven) > max(1, MANY_UNEVEN * len(distances)):
             found.append(
                 f"rows have unequal time intervals, from {distances.min():g} to "

@@ -311,8 +311,11 @@ def begin_together(times: Sequence[np.ndarray]) -> bool:
 
     The start of one replica cannot be compared with the times of others that begin elsewhere.
     """
-    firsts = [finite_range([one])[0] for one in times if np.isfinite(one.astype(float)).any()]
-    return not firsts or max(firsts) - min(firsts) <= rounding_of(np.concatenate(times))
+    known = [one[np.isfinite(one)] for one in (one.astype(float) for one in times)]
+    known = [one for one in known if len(one)]
+    firsts = [one.min() for one in known]
+    slacks = [rounding_of(one, firsts)[one.argmin()] for one in known]
+    return not firsts or max(firsts) - min(firsts) <= min(slacks)
 
 
 def times_in_unit(text: str, label: str) -> str:

@@ -57,7 +57,7 @@ class ChosenFrames:
         Raises
         ------
         UnsupportedError
-            The trajectory lacks a frame or a time.
+            The trajectory lacks a frame or a time, or has several frames with one of the times.
         """
         where = self.tables[0].path
         if self.frames is not None:
@@ -72,13 +72,22 @@ class ChosenFrames:
         order = np.argsort(known, kind="stable")
         places = np.searchsorted(known[order], wanted)
         pairs = np.stack([np.clip(places - 1, 0, None), np.clip(places, None, len(known) - 1)])
-        apart = np.abs(known[order][pairs] - wanted)
+        apart = np.nan_to_num(np.abs(known[order][pairs] - wanted), nan=np.inf)
         nearest = pairs[apart.argmin(axis=0), np.arange(len(wanted))]
-        bad = apart.min(axis=0) > max(rounding_of(known), 1e-9)
+        slack = rounding_of(known, wanted)[order[nearest]]
+        bad = apart.min(axis=0) > slack
         if bad.any():
             raise UnsupportedError(
                 f"{where} has a row at {wanted[bad][0]:g} ps, but the trajectory has no such "
                 f"frame: its times are {known.min():g} to {known.max():g} ps"
+            )
+        first = np.searchsorted(known[order], wanted - slack)
+        repeated = np.searchsorted(known[order], wanted + slack, side="right") - first > 1
+        if repeated.any():
+            raise UnsupportedError(
+                f"{where} has no frame numbers, and the trajectory has several frames at "
+                f"{wanted[repeated][0]:g} ps: compute the table again, with frame numbers or with "
+                "continuous=True (--continuous)"
             )
         return np.unique(order[nearest])
 

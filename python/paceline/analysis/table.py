@@ -16,8 +16,12 @@ MOST_MARKED = 20
 MOST_MAPPED = 200
 #: Maximum number of parts in a map that names them; in larger maps, parts are numbered.
 MOST_NAMED = 60
-#: Maximum rounding error of times, as a fraction of the largest time.
+#: Maximum rounding error of a time, as a fraction of it; of times below 1, the error itself.
 ROUNDING = 1e-6
+#: Maximum difference between the times of a repeated frame, as a fraction of the time.
+OF_REPEATS = 1e-13
+#: Whole numbers up to this one are exact in single precision.
+MOST_EXACT = 2**24
 
 
 @dataclass(frozen=True)
@@ -236,22 +240,38 @@ class Table:
         return values[used.rows], used.by_time
 
 
-def rounding_of(times: np.ndarray) -> float:
-    """Maximum difference of times that counts as rounding.
+def rounding_of(times: np.ndarray, others: np.ndarray | Sequence[float] = ()) -> np.ndarray:
+    """Maximum difference from each time that counts as rounding.
 
     Files store times, or the time between frames, in single precision and various units, so 95 ps
-    may be read as 94.99999 ps. A tenth of the time between frames or more is not rounding.
+    may be read as 94.99999 ps. More than a tenth of the time to the nearest other frame is not
+    rounding. If these times and the `others`, which are compared with them, are all whole numbers,
+    such as numbers of frames, no difference is rounding.
     """
-    known = times[np.isfinite(times)]
-    if len(known) == 0:
-        return 0.0
-    return min(ROUNDING * float(np.abs(known).max()), float(np.ptp(known)) / len(known) / 10)
+    finite = np.isfinite(times)
+    known = times[finite]
+    distinct, places = np.unique(known, return_inverse=True)
+    apart = np.diff(distinct, prepend=-np.inf, append=np.inf)
+    apart[:-1][apart[:-1] <= OF_REPEATS * np.abs(distinct)] = np.inf
+    nearest = np.minimum(apart[:-1], apart[1:])[places]
+    slack = np.minimum(ROUNDING * np.maximum(np.abs(known), 1), nearest / 10)
+    if _are_whole(known) and _are_whole(np.asarray(others, dtype=float)):
+        slack[np.abs(known) <= MOST_EXACT] = 0
+    found = np.zeros(len(times))
+    found[finite] = slack
+    return found
+
+
+def _are_whole(values: np.ndarray) -> bool:
+    """Check whether all finite values are whole numbers."""
+    return bool((np.rint(values) == values)[np.isfinite(values)].all())
 
 
 def matching_rows(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the rows of two columns of times or frame numbers that are equal within rounding.
 
-    Returns None if a column contains equal values; NaN matches nothing.
+    Each value is paired with the nearest one. Returns None if a column contains equal values, or
+    if two values have the same partner; NaN matches nothing.
 
     Examples
     --------
@@ -267,11 +287,16 @@ def matching_rows(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np
         return None
     if not all(map(len, values)):
         return orders[0][:0], orders[1][:0]
-    slack = max(map(rounding_of, values))
-    near = np.searchsorted(values[1], values[0] - slack)
-    near = np.minimum(near, len(values[1]) - 1)
-    equal = np.abs(values[1][near] - values[0]) <= slack
-    return orders[0][equal], orders[1][near[equal]]
+    one, other = values
+    after = np.clip(np.searchsorted(other, one), 1, max(1, len(other) - 1))
+    before, after = after - 1, np.minimum(after, len(other) - 1)
+    near = np.where(one - other[before] <= other[after] - one, before, after)
+    slack = np.minimum(rounding_of(one, other), rounding_of(other, one)[near])
+    equal = np.abs(other[near] - one) <= slack
+    partners = near[equal]
+    if (np.diff(partners) == 0).any():
+        return None
+    return orders[0][equal], orders[1][partners]
 
 
 def name_and_unit(title: str) -> tuple[str, str]:

@@ -355,7 +355,8 @@ def _at_interval(times: np.ndarray, numbers: np.ndarray, every: float) -> np.nda
     """
     origin = times[0] if len(numbers) and numbers[0] == 0 else 0.0
     chosen = times[numbers] - origin
-    slack = rounding_of(times)
+    rounding = rounding_of(times, [every])
+    slack = np.minimum(rounding[numbers] + (rounding[0] if origin else 0.0), every / 10)
     apart = np.abs(chosen - every * np.round(chosen / every)) <= slack
     if len(numbers) and not apart.any():
         raise ValueError(f"no frame has a time that is a multiple of {every:g} ps (-dt)")
@@ -379,7 +380,7 @@ def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
     known = times[np.isfinite(times)]
     if len(known) == 0:
         raise ValueError("no frame lies between the requested times: no frame has a time")
-    slack = rounding_of(known)
+    slack = rounding_of(times, [earliest, latest])
     inside = (times >= earliest - slack) & (times <= latest + slack)
     if not inside.any():
         raise ValueError(
