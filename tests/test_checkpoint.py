@@ -21,6 +21,7 @@ from itertools import pairwise
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers.timed_files import TWO_WAYS, read_in_two_ways
 from helpers.waiting import PATIENCE, until
 from MDAnalysis.transformations import translate
 
@@ -325,6 +326,36 @@ def test_another_file_is_refused(adk, atoms, broken, tmp_path):
     replicas = [one for _ in range(2) for one in trio(paceline.Universe(*adk).atoms)]
     with pytest.raises(CheckpointError, match="number of trajectories: 1 there, 2 here"):
         paceline.run(replicas, checkpoint=broken)
+
+
+_DIFFERENCES = (
+    "frames of the files: all there, 40 of 50 here",
+    r"atoms of the files: not the same as there \(6 of 30\)",
+    "units: A, ps there, nm, ps here",
+    "datasets: /particles/atoms/position/value there, /particles/other/position/value here",
+    "units: real there, nano here",
+    "units: real there, nano here",
+)
+
+
+@pytest.mark.parametrize(("kind", "differs"), [*zip(TWO_WAYS, _DIFFERENCES, strict=True)])
+@pytest.mark.filterwarnings("ignore")
+def test_the_same_file_read_otherwise_is_refused(kind, differs, tmp_path):
+    first, second = read_in_two_ways(kind, tmp_path)
+    marker, path = tmp_path / "marker", tmp_path / "checkpoint"
+
+    def run(universe, **options):
+        analyses = trio(universe.atoms, str(marker), block=16)
+        return paceline.run(analyses, stop=40, backend="serial", block_frames=16, **options)
+
+    marker.touch()
+    with pytest.raises(AnalysisError, match="enough"):
+        run(first, checkpoint=path)
+    marker.unlink()
+    with pytest.raises(CheckpointError, match=f"is the checkpoint of another run: {differs}"):
+        run(second, checkpoint=path)
+    assert bits(run(first, checkpoint=path)) == bits(run(first))
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import distributed
 import numpy as np
 import psutil
 import pytest
+from helpers.timed_files import TWO_WAYS, read_in_two_ways
 from helpers.waiting import PATIENCE, until
 from MDAnalysis.transformations import translate
 from MDAnalysisTests import datafiles
@@ -626,6 +627,18 @@ def test_a_dask_array_is_chunked_as_blocks_are_and_has_one_name(universe):
     assert first.name != paceline.dask_array(universe.atoms[:-1]).name
     assert set(first.chunks[0][:-1]) <= {16}
     assert first.chunks[1:] == ((3341,), (3,))
+
+
+@pytest.mark.parametrize("kind", TWO_WAYS)
+@pytest.mark.filterwarnings("ignore")
+def test_dask_arrays_of_one_file_read_in_two_ways_have_two_names(kind, tmp_path):
+    universes = read_in_two_ways(kind, tmp_path)
+    first, second = (paceline.dask_array(one.atoms, stop=40) for one in universes)
+    assert first.name != second.name
+    assert first.name == paceline.dask_array(universes[0].atoms, stop=40).name
+    together = (first - second).compute(scheduler="threads")
+    assert np.array_equal(together, first.compute() - second.compute())
+    assert np.abs(together).max() > 0.9
 
 
 def test_a_dask_array_sends_its_source_once_and_each_chunk_its_slice(universe):

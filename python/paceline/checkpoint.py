@@ -466,11 +466,10 @@ def _fact(what: str, shown: str, *compared: object) -> Fact:
 
 
 def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
-    provenance, source = one.trajectory.provenance(), one.job.source
-    cell = [f"cell {provenance['cell']}"] if "cell" in provenance else []
-    shown = ", ".join([str(provenance["trajectory"]), *cell])
-    yield _fact("trajectory", shown, one.trajectory.content, *cell)
-    yield _fact("times", f"{source.time_axis}", vars(source.time_axis))
+    for what, shown, value in one.trajectory.identity:
+        yield _fact(what, shown, value)
+    time_axis = one.job.source.time_axis
+    yield _fact("times", f"{time_axis}", vars(time_axis))
     yield _fact("frames", _describe(one.plan), one.plan.frames)
     yield _fact("on_error", "skip" if one.job.skip_damaged else "raise")
     done = "; ".join(transform.parameters() for transform in one.transforms) or "none"

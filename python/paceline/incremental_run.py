@@ -57,8 +57,9 @@ from paceline.trajectory.write_stream_to_file import (
 )
 from paceline.transform.selections_and_weights import select_atoms
 
-#: Facts that change when a trajectory grows; all others must be the same in the next run.
-_GROWING = ("trajectory", "frames")
+#: Facts that change when a trajectory grows; all others must be the same in the next run. The
+#: values of "units" contain the header of a DCD file, which may state the number of frames.
+_GROWING = ("trajectory", "units", "frames")
 #: Minimum time between two updates, as a multiple of the duration of the last update. With 1, even
 #: updates of many frames take at most half of the workers' time.
 SHARE = 1.0

@@ -1,14 +1,21 @@
-"""Files with missing or misleading times of their frames."""
+"""Files with missing or misleading times of their frames, and files that are read in two ways."""
 
 import struct
 from pathlib import Path
 
+import h5py
 import MDAnalysis
 import numpy as np
+
+import paceline
+from helpers.h5md_files import OUR_UNITS, numbers, write_simple
+from paceline.mdanalysis.reader import Reader
 
 #: Titles of programs that write DCD.
 LAMMPS = ("Written by LAMMPS", "REMARKS Created 01 May, 2025 at 12:00")
 VMD = ("Created by DCD plugin", "REMARKS Created 01 May, 2025 at 12:00")
+#: Kinds of files and options for `read_in_two_ways`.
+TWO_WAYS = ("continuous", "sub", "H5MD units", "group", "DCD units", "dump units")
 
 
 def walk(n_frames: int = 40, n_atoms: int = 30) -> np.ndarray:
@@ -80,3 +87,39 @@ def write_xyz(path: Path, positions: np.ndarray) -> str:
         lines += [f"{len(frame)}", "walk", *(f"C {x:.5f} {y:.5f} {z:.5f}" for x, y, z in frame)]
     path.write_text("\n".join(lines) + "\n")
     return str(path)
+
+
+def read_in_two_ways(kind: str, folder: Path) -> list[MDAnalysis.Universe]:
+    """Open the same files, 40 frames or more, in two ways that read other numbers."""
+    topology, positions = write_topology(folder / "a.pdb"), walk()
+    if kind == "sub":
+        path = write_xtc(folder / "a.xtc", positions, np.arange(40.0))
+        part = write_topology(folder / "part.pdb", 6)
+        found = [MDAnalysis.Universe(part) for _ in range(2)]
+        for universe, first in zip(found, (0, 6), strict=True):
+            universe.load_new(path, format=Reader, sub=np.arange(first, first + 6))
+        return found
+    if kind == "continuous":
+        times = np.arange(40.0)
+        files = [
+            write_xtc(folder / "a.xtc", positions[:20], times[:20]),
+            write_xtc(folder / "b.xtc", positions[10:], times[10:]),
+        ]
+        options: list[dict] = [{"continuous": False}, {"continuous": True}]
+    elif kind in ("H5MD units", "group"):
+        units = OUR_UNITS if kind == "group" else {}
+        content = numbers(40, 30)._replace(velocity=None, force=None)
+        files = [str(write_simple(folder / "a.h5md", units=units, **content._asdict()))]
+        with h5py.File(files[0], "a") as file:
+            if kind == "group":
+                file.copy("particles/atoms", file["particles"], "other")
+                file["particles/other/position/value"][:] += 1
+        options = [{"units": "A, ps"}, {"units": "nm, ps"}]
+        if kind == "group":
+            options = [{"group": "atoms"}, {"group": "other"}]
+    else:
+        files = [write_dump(folder / "a.lammpstrj", positions)]
+        if kind == "DCD units":
+            files = [write_dcd(folder / "a.dcd", positions, LAMMPS)]
+        options = [{"units": "real"}, {"units": "nano"}]
+    return [paceline.Universe(topology, files, **some) for some in options]

@@ -355,7 +355,7 @@ def _checked(rows: object, what: str, trajectory: FileTrajectory) -> np.ndarray:
 
 def _check_content(facts: Mapping[str, str], what: str, trajectory: FileTrajectory) -> None:
     """Raise `ValueError` if a table was computed from files with other content."""
-    saved, found = facts.get("fingerprint", ""), trajectory.content
+    saved, found = facts.get("fingerprint", ""), trajectory.chain.content
     names = [facts.get("trajectory", ""), *trajectory.filenames]
     # Only local files have such fingerprints; a store or frames in memory cannot be compared.
     if any("://" in name for name in names) or not (_OF_FILES.fullmatch(f"{saved}, {found}")):

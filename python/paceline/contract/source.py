@@ -444,6 +444,14 @@ class TrajectoryFile(Protocol):
         """Description of the file for workers."""
 
     @property
+    def datasets(self) -> tuple[str, ...]:
+        """Paths of the datasets that are read from an HDF5 file; empty for other files."""
+
+    @property
+    def conversion(self) -> object:
+        """Values that determine how stored numbers are converted to numbers in Å and ps."""
+
+    @property
     def chunk_frames(self) -> int:
         """Number of adjacent frames that are stored as one chunk and read together."""
 
@@ -490,6 +498,12 @@ class IndexedFile(_core.Trajectory):
     """
 
     chunk_frames = 1
+    datasets = ()
+
+    @property
+    def conversion(self) -> bytes:
+        """Encoding parameters of the frames, with the units of the file."""
+        return self.layout
 
     @property
     def spec(self) -> IndexedFileSpec:

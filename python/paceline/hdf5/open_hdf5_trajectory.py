@@ -393,6 +393,22 @@ class Hdf5File:
         )
 
     @property
+    def datasets(self) -> tuple[str, ...]:
+        """Paths of the datasets of positions, velocities, forces and particle ids."""
+        index = self.chunk_index
+        ids = [] if index.ids is None else [index.ids]
+        return tuple(element.dataset.name for element in [*index.elements.values(), *ids])
+
+    @property
+    def conversion(self) -> tuple[object, ...]:
+        """Factors of the datasets, and the converted times and cells."""
+        elements = self.chunk_index.elements.values()
+        # `float`, because a loaded index contains Python's numbers in place of NumPy's.
+        factors = [(float(one.factor), float(one.divisor), float(one.scale)) for one in elements]
+        cells = self.chunk_index.cells
+        return factors, self.chunk_index.times, cells.dimensions, cells.vectors
+
+    @property
     def chunk_frames(self) -> int:
         """Maximum number of adjacent frames that share a chunk with filters; 1 without filters."""
         elements = self.chunk_index.elements.values()

@@ -142,8 +142,7 @@ class _Frames:
     def identity(self) -> tuple[object, ...]:
         """Return values that determine the numbers in the Dask array, except for the field."""
         frames = self.plan.frames, self.plan.block_frames
-        provenance = self._trajectory.provenance()
-        return provenance["trajectory"], self._trajectory.content, self.indices, *frames
+        return *self._trajectory.identity, self.indices, *frames
 
     def graph(self, name: str) -> Mapping[Any, Any]:
         """Create Dask's graph: the source once, and each chunk with its part of the index."""

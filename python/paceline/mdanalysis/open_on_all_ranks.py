@@ -281,6 +281,7 @@ class SentFile:
     sizes: np.ndarray
 
     chunk_frames = 1
+    datasets = ()
     #: The number of atoms is constant: `_IndexPickler` does not send the index of other files.
     varying = atom_counts = None
     traffic = 0, 0
@@ -292,6 +293,11 @@ class SentFile:
         names = [one.name for one in fields(cls) if one.name not in ("offsets", "sizes")]
         facts = {name: getattr(file, name) for name in names}
         return cls(**facts, offsets=offsets, sizes=sizes)
+
+    @property
+    def conversion(self) -> bytes:
+        """Encoding parameters of the frames, with the units of the file."""
+        return self.layout
 
     @property
     def spec(self) -> IndexedFileSpec:

@@ -226,6 +226,8 @@ class ArrayFile:
     format = FORMAT
     varying = atom_counts = index_file = traffic = length_doubt = None
     chunk_frames = 1
+    #: No datasets of a file are read, and no numbers are converted.
+    datasets, conversion = (), None
     samples = b""
     index_origin = "none"
     first = 0.0

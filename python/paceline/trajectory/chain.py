@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Self
@@ -51,6 +51,10 @@ _KEPT_OF_SCANS = 8 << 30
 
 #: Maximum number of files, or of overlaps of files, that a warning lists.
 _NAMED = 3
+
+#: Part of what identifies the frames of a trajectory: its name, a text for messages, and the values
+#: by which it is compared.
+Identifier = tuple[str, str, object]
 
 
 class Chain:
@@ -255,8 +259,24 @@ class Chain:
 
     @property
     def content(self) -> str:
-        """Text by which a checkpoint recognises the frames."""
+        """Fingerprints of the files."""
         return ", ".join(file.fingerprint for file in self.files)
+
+    @property
+    def choices(self) -> list[Identifier]:
+        """Identifiers of what options choose to read from the files."""
+        datasets = [file.datasets for file in self.files]
+        names = ", ".join(sorted({name for some in datasets for name in some}))
+        units = self._options.units
+        if isinstance(units, Mapping):
+            units = ", ".join(f"{quantity} {unit}" for quantity, unit in units.items())
+        n_all = self.n_frames_of_files
+        kept = "all" if self.n_frames == n_all else f"{self.n_frames} of {n_all}"
+        return [
+            ("datasets", names or "none", datasets),
+            ("units", units or "those of the files", [file.conversion for file in self.files]),
+            ("frames of the files", kept, self._kept),
+        ]
 
     @property
     def chunk_frames(self) -> int:

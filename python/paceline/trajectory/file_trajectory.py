@@ -32,7 +32,7 @@ from paceline.trajectory.arrays import (
     check_positions,
     refuse_numbers,
 )
-from paceline.trajectory.chain import Chain
+from paceline.trajectory.chain import Chain, Identifier
 from paceline.trajectory.frames_without_topology import FileAtoms, Frame, FrameSequence
 from paceline.trajectory.open import files_named
 from paceline.trajectory.read_ahead import FieldReader
@@ -222,9 +222,10 @@ class Trajectory(ABC):
         return self.extents
 
     @property
-    def content(self) -> str:
-        """Text by which a checkpoint recognises the frames."""
-        return str(self.provenance()["fingerprint"])
+    def identity(self) -> Sequence[Identifier]:
+        """Identifiers by which a checkpoint recognises the frames, the trajectory first."""
+        found = self.provenance()
+        return [("trajectory", str(found["trajectory"]), found["fingerprint"])]
 
     @abstractmethod
     def frame_bytes(self, atoms: np.ndarray) -> float:
@@ -791,9 +792,16 @@ class FileTrajectory(Trajectory):
         return find
 
     @property
-    def content(self) -> str:
-        """Text by which a checkpoint recognises the frames."""
-        return self.chain.content
+    def identity(self) -> Sequence[Identifier]:
+        """Identifiers by which a checkpoint recognises the frames, the trajectory first."""
+        found = self.provenance()
+        cell = f", cell {found['cell']}" if "cell" in found else ""
+        files = "trajectory", f"{found['trajectory']}{cell}", (self.chain.content, self._cell)
+        chosen = self._sub
+        if chosen is not None and len(chosen) == self.chain.n_atoms:
+            chosen = None  # the indices are increasing
+        shown = "all" if chosen is None else f"{len(chosen)} of {self.chain.n_atoms}"
+        return [files, *self.chain.choices, ("atoms of the files", shown, chosen)]
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
         """Return the approximate number of bytes to read per frame for these atoms."""
