@@ -388,4 +388,6 @@ def test_a_process_of_multiprocessing_ends_with_its_workers(method, tmp_path):
     (tmp_path / "child.py").write_text(CHILD)
     command = [sys.executable, "-W", "ignore", f"{tmp_path / 'child.py'}", method]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert ran.stdout.split() == ["done", "0"], ran.stderr
+    # A worker that is still starting when the run ends prints that it could not start.
+    first, *_, last = ran.stdout.split()
+    assert (first, last) == ("done", "0"), ran.stdout + ran.stderr

@@ -699,11 +699,11 @@ trajectory = paceline.Universe(sys.argv[1]).trajectory
 begun = threading.Event()
 def read():
     while True:
-        for frame in range(open_hdf5_trajectory.n_frames):
+        for frame in range(trajectory.n_frames):
             trajectory[frame]
             begun.set()
 threading.Thread(target=read, daemon=True).start()
-begun.wait()
+assert begun.wait(300)
 time.sleep(0.2)
 """
     command = [sys.executable, "-c", code, str(path)]
