@@ -10,13 +10,14 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import h5py
 import MDAnalysis
 import numpy as np
 import pytest
-from helpers.h5md_files import numbers, write_gromacs, write_simple
+from helpers.h5md_files import numbers, write_element, write_gromacs, write_simple
 from helpers.programs import load_filters, without_filters
 from MDAnalysisTests import datafiles
 
@@ -500,6 +501,82 @@ def test_what_mdanalysis_pairs_by_row_is_left_to_it(tmp_path):
     theirs = MDAnalysis.Universe.empty(17, trajectory=False).load_new(str(path), format="H5MD")
     with pytest.warns(PacelineWarning, match="frames are read by MDAnalysis"):
         RMSD(theirs.atoms).run()
+
+
+#: Frames that are neither the first, nor the middle, nor the last.
+BETWEEN = np.setdiff1d(np.arange(23), [0, 23 // 2, 22])
+
+
+def permute(atoms):
+    ids = np.tile(np.arange(17), (23, 1))
+    ids[BETWEEN] = ids[BETWEEN, ::-1]
+    write_element(atoms, "id", ids, step=atoms["position/step"], time=atoms["position/time"])
+
+
+def shift(element, atoms):
+    steps = atoms["position/step"][...]
+    steps[BETWEEN] += 1
+    del atoms[element]["step"]
+    atoms[element]["step"] = steps
+
+
+def set_value(name, value, atoms):
+    values = atoms[name][...]
+    values[BETWEEN] = value
+    atoms[name][...] = values
+
+
+def set_lengths(atoms):
+    edges = atoms["box/edges"]
+    lengths = np.diagonal(edges["value"][...], axis1=1, axis2=2).copy()
+    lengths[BETWEEN, 2] = 0
+    unit = edges["value"].attrs["unit"]
+    del edges["value"]
+    edges["value"] = lengths
+    edges["value"].attrs["unit"] = unit
+
+
+def series_of(universe):
+    """Compute velocities, cells and times of all frames with an analysis."""
+    numbers = lambda block: np.hstack([block.velocities[:, 3], block.dimensions])  # noqa: E731
+    fields = ["positions", "velocities"]
+    analysis = paceline.TimeSeries(numbers, universe.atoms, fields=fields)
+    analysis.run(backend="serial")
+    return np.column_stack([analysis.results.timeseries, analysis.times])
+
+
+@pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
+@pytest.mark.parametrize(
+    "change",
+    [
+        permute,
+        partial(shift, "velocity"),
+        partial(shift, "box/edges"),
+        partial(set_value, "box/edges/value", np.eye(3) * 1e10),
+        partial(set_value, "position/time", 1e16),
+        set_lengths,
+    ],
+    ids=["ids", "steps", "steps of cells", "impossible cells", "impossible times", "flat cells"],
+)
+def test_numbers_are_those_that_mdanalysis_shows_between_the_compared_frames(change, tmp_path):
+    path = written(tmp_path / "a.h5md", {})
+    with h5py.File(path, "a") as file:
+        change(file["particles/atoms"])
+    theirs = MDAnalysis.Universe.empty(17, trajectory=False).load_new(str(path), format="H5MD")
+    shown = [np.r_[ts.velocities[3], ts.dimensions, ts.time] for ts in theirs.trajectory]
+    assert np.array_equal(series_of(theirs), shown)
+
+
+def test_ids_that_mdanalysis_ignores_are_reported(tmp_path):
+    path = written(tmp_path / "a.h5md", {})
+    with h5py.File(path, "a") as file:
+        permute(file["particles/atoms"])
+    theirs = MDAnalysis.Universe.empty(17, trajectory=False).load_new(str(path), format="H5MD")
+    with pytest.warns(PacelineWarning) as found:
+        RMSD(theirs.atoms).run()
+    messages = " ".join(str(one.message) for one in found)
+    assert "MDAnalysis ignores the ids of atoms" in messages
+    assert "frames are read by MDAnalysis (H5MDReader)" in messages
 
 
 def test_a_system_that_tells_of_itself(tmp_path):

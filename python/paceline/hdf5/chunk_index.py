@@ -287,6 +287,10 @@ class ChunkIndex:
     notes: Sequence[str] = ()
     #: Reason why times are unknown and frames are counted instead; None if times are known.
     time_doubt: str | None = None
+    #: True if a reader that ignores steps and ids, such as MDAnalysis's H5MDReader, reads the same
+    #: values: each frame's row has its number, atoms are as stored, and no cell or time was
+    #: replaced.
+    is_as_stored: bool = False
 
     def of_block(self, frames: np.ndarray) -> BlockIndex:
         """Extract the part of the index that some frames need."""

@@ -313,7 +313,23 @@ def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) ->
         facts=_facts(particles, creator, known),
         notes=[*notes, *known.notes],
         time_doubt=particles.time_doubt,
+        is_as_stored=_is_as_stored(particles, elements, cells),
     )
+
+
+def _is_as_stored(particles: Particles, elements: dict[str, Element], cells: Cells) -> bool:
+    """True if each frame consists of the rows of its number; see `ChunkIndex.is_as_stored`."""
+    frames, edges = particles.frames, particles.edges
+    if particles.particle_ids is not None or frames.time is None:
+        return False
+    rows = [element.rows for element in elements.values()]
+    if edges is not None:
+        if not cells.dimensions.any(axis=1).all():
+            return False
+        # A cell that never changes is that of every row.
+        rows += [match_rows(edges, frames)] if len(cells.dimensions) > 1 else []
+    numbers = np.arange(frames.n_rows)
+    return all(one is None or np.array_equal(one, numbers) for one in rows)
 
 
 def _note_steps(frames: SampledElement, notes: list[str]) -> None:

@@ -509,8 +509,14 @@ def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
         )
         cells = np.where(no_cell[:, None], np.float32(0), cells)
     is_odd = bool(notes) or bool((np.diff(times) < 0).any())
-    all_cells = index.cells._replace(dimensions=cells)
-    return replace(index, times=times, cells=all_cells, notes=[*notes, *index.notes]), is_odd
+    changed = replace(
+        index,
+        times=times,
+        cells=index.cells._replace(dimensions=cells),
+        notes=[*notes, *index.notes],
+        is_as_stored=index.is_as_stored and not notes,
+    )
+    return changed, is_odd
 
 
 def _size_notes(file: "File", samples: bytes, *, is_odd: bool) -> Iterator[str]:

@@ -484,7 +484,11 @@ def _frame_by_frame(trajectory: ProtoReader) -> tuple[Chain, TimeAxis]:
 
 
 def _h5md(trajectory: ProtoReader) -> tuple[Chain, TimeAxis] | None:
-    """Open an H5MD file; None if frames differ from MDAnalysis's, which ignores elements' steps."""
+    """Open an H5MD file; None if frames may differ from MDAnalysis's, which ignores steps and ids.
+
+    Whether rows and atoms are the same is known for all frames from the index. Units and fields are
+    the same in all frames, so that a few frames suffice.
+    """
     if not isinstance(trajectory.filename, str):
         return None
     group = trajectory._particle_group.name.rpartition("/")[2]
@@ -494,8 +498,14 @@ def _h5md(trajectory: ProtoReader) -> tuple[Chain, TimeAxis] | None:
         ours = Reader(trajectory.filename, group=group, **offset)
     except ExternalFileError:
         return None
-    same = _counts(ours) == _counts(trajectory) and _are_same(ours, trajectory)
-    return (ours.chain, ours.time_axis) if same else None
+    index = ours.chain.files[0].chunk_index
+    if index.ids is not None:
+        warn(
+            f"{trajectory.filename}: MDAnalysis ignores the ids of atoms, whose order may change "
+            "from frame to frame; paceline.Universe sorts atoms by id"
+        )
+    as_stored = index.is_as_stored and _counts(ours) == _counts(trajectory)
+    return (ours.chain, ours.time_axis) if as_stored and _are_same(ours, trajectory) else None
 
 
 def _counts(frames: Chain | ProtoReader) -> tuple[int, int]:
